@@ -10,7 +10,7 @@ import pytest
 from accord.auth import Protected, StaticTokens
 from accord.principal import Principal
 from support.http_offer import offer
-from support.http_server import bounded, serving
+from support.http_server import bounded, served, serving
 from support.http_talk import call, request
 from support.waiting import run, until, until_sync
 
@@ -67,19 +67,16 @@ def test_a_line_names_the_request_its_outcome_and_the_tool(talk, lines):
     assert lines.records[2].access["name"] == "add"
 
 
-def test_a_stream_is_logged_when_it_ends_with_all_its_bytes(talk, lines):
-    async def main(port: int) -> None:
-        async with talk(port) as client:
-            await client.open()
-            listening = await client.get()
-            await client.answer(call(1, "add", a=1, b=2))
-            assert not [each for each in lines.texts if each.startswith("GET")]
-            await client.send("DELETE")
-            await listening.rest()
-            await until(lambda: [each for each in lines.texts if each.startswith("GET /mcp 200")])
-
-    with bounded(offer().asgi(access_log="text")) as port:
-        run(main(port))
+@served(access_log="text")
+async def test_a_stream_is_logged_when_it_ends_with_all_its_bytes(port, talk, lines):
+    async with talk(port) as client:
+        await client.open()
+        listening = await client.get()
+        await client.answer(call(1, "add", a=1, b=2))
+        assert not [each for each in lines.texts if each.startswith("GET")]
+        await client.send("DELETE")
+        await listening.rest()
+        await until(lambda: [each for each in lines.texts if each.startswith("GET /mcp 200")])
 
 
 def test_nothing_is_logged_or_added_by_default(talk, lines):

@@ -14,7 +14,7 @@ from accord import Context
 from accord.http.settings import HttpLimits
 from accord.protocol.codec import Limits
 from support.http_offer import offer
-from support.http_server import bounded, on_listener
+from support.http_server import bounded, on_listener, served
 from support.http_talk import Connection, call, initialize, request, text_of
 from support.waiting import LONG, in_loop, run, until
 
@@ -275,22 +275,19 @@ def test_a_flood_of_requests_does_not_affect_other_clients(talk):
 
 
 @on_listener
-def test_the_number_of_connections_is_limited(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            await client.open()
-            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
-            refused = await client.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert refused.status == 503
-            assert "(connections)" in await refused.error()
-            for _, writer in idle:
-                writer.close()
-            while (await client.post(request(1, "ping"))).status == 503:
-                await asyncio.sleep(0.01)
-            await is_fine(client)
-
-    with bounded(offer().asgi(limits=HttpLimits(connections=10))) as port:
-        run(scenario(port))
+@served(limits=HttpLimits(connections=10))
+async def test_the_number_of_connections_is_limited(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
+        refused = await client.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert refused.status == 503
+        assert "(connections)" in await refused.error()
+        for _, writer in idle:
+            writer.close()
+        while (await client.post(request(1, "ping"))).status == 503:
+            await asyncio.sleep(0.01)
+        await is_fine(client)
 
 
 def test_many_sessions_and_streams_cost_little_and_leave_nothing(talk):

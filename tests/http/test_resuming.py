@@ -9,7 +9,7 @@ import pytest
 from accord.http.rules.sse import Decoder
 from accord.server import MemoryEventStore
 from support.http_offer import offer
-from support.http_server import bounded
+from support.http_server import bounded, served
 from support.http_talk import call, notification, request, text_of
 from support.stored_apps import in_one_process
 from support.waiting import in_loop, run, until
@@ -211,22 +211,19 @@ async def test_a_log_message_after_the_answer_arrives_on_the_listening_stream(po
         assert (await listening.event())["params"]["data"] == "later then"
 
 
-def test_a_silent_call_becomes_a_stream_with_comments(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            await client.open()
-            listening = await client.get()
-            response = await client.post(call(1, "wait", name="silent"))
-            assert response.kind == "text/event-stream"
-            while response.raw.count(b": keep-alive\n") < 3:
-                await response.chunk()
-            while listening.raw.count(b": keep-alive\n") < 3:
-                await listening.chunk()
-            await client.answer(call(2, "free", name="silent"))
-            assert [text_of(each) for each in await response.rest()] == ["silent"]
-
-    with bounded(offer().asgi(keep_alive=0.1)) as port:
-        run(scenario(port))
+@served(keep_alive=0.1)
+async def test_a_silent_call_becomes_a_stream_with_comments(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        listening = await client.get()
+        response = await client.post(call(1, "wait", name="silent"))
+        assert response.kind == "text/event-stream"
+        while response.raw.count(b": keep-alive\n") < 3:
+            await response.chunk()
+        while listening.raw.count(b": keep-alive\n") < 3:
+            await listening.chunk()
+        await client.answer(call(2, "free", name="silent"))
+        assert [text_of(each) for each in await response.rest()] == ["silent"]
 
 
 @in_loop
@@ -244,18 +241,15 @@ async def test_a_long_call_becomes_a_stream_early_if_clients_can_resume_it(port,
         assert [text_of(each) for each in await again.rest()] == ["long"]
 
 
-def test_streams_need_not_be_resumable(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            await client.open()
-            response = await client.post(call(1, "count", token="t", to=2))
-            assert steps(await response.rest()) == [1, 2, "2"]
-            assert response.ids == [None, None, None]
-            listening = await client.get(Last_Event_ID="1-0")
-            assert listening.status == 400
-
-    with bounded(offer().asgi(resumable=False)) as port:
-        run(scenario(port))
+@served(resumable=False)
+async def test_streams_need_not_be_resumable(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        response = await client.post(call(1, "count", token="t", to=2))
+        assert steps(await response.rest()) == [1, 2, "2"]
+        assert response.ids == [None, None, None]
+        listening = await client.get(Last_Event_ID="1-0")
+        assert listening.status == 400
 
 
 @pytest.mark.parametrize("answers", ["json", "stream"])
@@ -284,19 +278,16 @@ def test_answers_may_always_have_one_form(talk, answers):
         run(scenario(port))
 
 
-def test_a_cancelled_call_that_may_only_be_json_ends_without_a_body(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            await client.open()
-            posting = asyncio.create_task(client.post(call(1, "wait", name="never")))
-            while "never begins" not in text_of(await client.answer(call(2, "history"))):
-                await asyncio.sleep(0.01)
-            await client.post(notification("notifications/cancelled", requestId=1))
-            response = await posting
-            assert (response.status, await response.body()) == (202, b"")
-
-    with bounded(offer().asgi(answers="json")) as port:
-        run(scenario(port))
+@served(answers="json")
+async def test_a_cancelled_call_that_may_only_be_json_ends_without_a_body(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        posting = asyncio.create_task(client.post(call(1, "wait", name="never")))
+        while "never begins" not in text_of(await client.answer(call(2, "history"))):
+            await asyncio.sleep(0.01)
+        await client.post(notification("notifications/cancelled", requestId=1))
+        response = await posting
+        assert (response.status, await response.body()) == (202, b"")
 
 
 def test_streams_without_a_reader_cost_no_more_than_the_store(talk):

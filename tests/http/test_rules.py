@@ -11,7 +11,7 @@ import pytest
 from accord import Context, Server
 from accord.errors import RequestTimeout
 from support.http_offer import offer
-from support.http_server import bounded
+from support.http_server import bounded, served
 from support.http_talk import call, initialize, notification, request, text_of
 from support.tables import cases
 from support.waiting import in_loop, run, until
@@ -108,20 +108,17 @@ async def test_an_unknown_session_is_answered_with_404(port, talk, id):
 
 
 @pytest.mark.requirement("session.end.server-may-terminate", "session.end.terminated-404")
-def test_an_unused_session_ends(talk):
-    async def scenario(port):
-        async with talk(port) as client, talk(port) as other:
-            await client.open()
-            await other.open()
-            listening = await other.get()
-            while (await client.post(request(1, "ping"))).status == 200:
-                await asyncio.sleep(1.5)
-            # A listening client uses its session.
-            assert (await other.post(request(1, "ping"))).status == 200
-            listening.close()
-
-    with bounded(offer().asgi(session_idle=1.0)) as port:
-        run(scenario(port))
+@served(session_idle=1.0)
+async def test_an_unused_session_ends(port, talk):
+    async with talk(port) as client, talk(port) as other:
+        await client.open()
+        await other.open()
+        listening = await other.get()
+        while (await client.post(request(1, "ping"))).status == 200:
+            await asyncio.sleep(1.5)
+        # A listening client uses its session.
+        assert (await other.post(request(1, "ping"))).status == 200
+        listening.close()
 
 
 @pytest.mark.requirement("http.sse.terminate-after-response")
@@ -214,26 +211,23 @@ def test_a_question_is_cancelled_on_the_stream_that_brought_it(talk):
 @pytest.mark.requirement(
     "http.get.server-messages", "http.get.no-responses", "http.streams.no-broadcast"
 )
-def test_a_message_outside_of_requests_arrives_on_one_listening_stream(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            await client.open()
-            streams = [await client.get(), await client.get()]
-            hearing = [asyncio.create_task(each.rest()) for each in streams]
-            await client.answer(request(1, "resources/subscribe", uri="note://a"))
-            for id in range(2, 8):
-                await client.answer(call(id, "touch", uri="note://a"))
-            await client.answer(call(8, "register", name="more"))
-            await until(lambda: sum(len(each.names) for each in streams) >= 7)
-            await client.send("DELETE")
-            heard = [message for each in hearing for message in await each]
-            names = [each["method"] for each in heard]
-            assert names.count("notifications/resources/updated") == 6
-            assert names.count("notifications/tools/list_changed") == 1
-            assert all("id" not in each for each in heard)
-
-    with bounded(offer().asgi()) as port:
-        run(scenario(port))
+@served()
+async def test_a_message_outside_of_requests_arrives_on_one_listening_stream(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        streams = [await client.get(), await client.get()]
+        hearing = [asyncio.create_task(each.rest()) for each in streams]
+        await client.answer(request(1, "resources/subscribe", uri="note://a"))
+        for id in range(2, 8):
+            await client.answer(call(id, "touch", uri="note://a"))
+        await client.answer(call(8, "register", name="more"))
+        await until(lambda: sum(len(each.names) for each in streams) >= 7)
+        await client.send("DELETE")
+        heard = [message for each in hearing for message in await each]
+        names = [each["method"] for each in heard]
+        assert names.count("notifications/resources/updated") == 6
+        assert names.count("notifications/tools/list_changed") == 1
+        assert all("id" not in each for each in heard)
 
 
 @everywhere
@@ -249,20 +243,17 @@ async def test_answers_never_arrive_on_a_listening_stream(port, talk, revision):
         assert await listening.rest() == []
 
 
-def test_the_number_of_listening_streams_is_limited(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            await client.open()
-            streams = [await client.get() for _ in range(3)]
-            assert [each.status for each in streams] == [200, 200, 429]
-            assert "listeners" in await streams[2].error()
-            streams[0].close()
-            while (again := await client.get()).status == 429:
-                await asyncio.sleep(0.05)
-            assert again.status == 200
-
-    with bounded(offer().asgi(listeners=2)) as port:
-        run(scenario(port))
+@served(listeners=2)
+async def test_the_number_of_listening_streams_is_limited(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        streams = [await client.get() for _ in range(3)]
+        assert [each.status for each in streams] == [200, 200, 429]
+        assert "listeners" in await streams[2].error()
+        streams[0].close()
+        while (again := await client.get()).status == 429:
+            await asyncio.sleep(0.05)
+        assert again.status == 200
 
 
 @pytest.mark.requirement("http.version-header.bad-400")
@@ -312,22 +303,19 @@ async def test_a_further_initialize_within_a_session_is_answered_there(port, tal
 
 
 @pytest.mark.requirement("http.version-header.default-2025-03-26")
-def test_without_the_version_header_the_revision_is_the_one_before_it(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            # Without sessions, only the header names the revision.
-            batch = [request(1, "ping"), request(2, "ping")]
-            response = await client.post(batch)
-            assert response.status == 200
-            assert {each["id"] for each in await response.json()} == {1, 2}
-            refused = await client.post(batch, MCP_Protocol_Version="2025-06-18")
-            assert refused.status == 400
-            errors = await refused.json()
-            assert [each["id"] for each in errors] == [1, 2]
-            assert "batches are not part of 2025-06-18" in errors[0]["error"]["message"]
-
-    with bounded(offer().asgi(sessions=False)) as port:
-        run(scenario(port))
+@served(sessions=False)
+async def test_without_the_version_header_the_revision_is_the_one_before_it(port, talk):
+    async with talk(port) as client:
+        # Without sessions, only the header names the revision.
+        batch = [request(1, "ping"), request(2, "ping")]
+        response = await client.post(batch)
+        assert response.status == 200
+        assert {each["id"] for each in await response.json()} == {1, 2}
+        refused = await client.post(batch, MCP_Protocol_Version="2025-06-18")
+        assert refused.status == 400
+        errors = await refused.json()
+        assert [each["id"] for each in errors] == [1, 2]
+        assert "batches are not part of 2025-06-18" in errors[0]["error"]["message"]
 
 
 @in_loop

@@ -10,7 +10,7 @@ from accord.http.server.sessions import caller_key
 from accord.http.settings import HttpLimits
 from accord.sharing import MemoryBackend
 from support.http_offer import offer
-from support.http_server import bounded
+from support.http_server import bounded, served
 from support.http_talk import Connection, call, initialize, notification, request, text_of
 from support.stored_apps import in_one_process
 from support.tables import cases
@@ -25,22 +25,20 @@ def serve(scenario, **options):
 # -- stateless
 
 
-def test_without_sessions_every_request_stands_alone(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            opened = await client.post(initialize())
-            assert "mcp-session-id" not in opened.headers
-            assert (await opened.json())["result"]["serverInfo"]["name"] == "offer"
-            initialized = await client.post(notification("notifications/initialized"))
-            assert initialized.status == 202
-        for _ in range(2):
-            async with talk(port) as stranger:
-                response = await stranger.post(call(1, "count", token="t", to=2))
-                assert response.kind == "text/event-stream"
-                *steps, answer = await response.rest()
-                assert (len(steps), text_of(answer), response.ids) == (2, "2", [None] * 3)
-
-    serve(scenario, sessions=False)
+@served(sessions=False)
+async def test_without_sessions_every_request_stands_alone(port, talk):
+    async with talk(port) as client:
+        opened = await client.post(initialize())
+        assert "mcp-session-id" not in opened.headers
+        assert (await opened.json())["result"]["serverInfo"]["name"] == "offer"
+        initialized = await client.post(notification("notifications/initialized"))
+        assert initialized.status == 202
+    for _ in range(2):
+        async with talk(port) as stranger:
+            response = await stranger.post(call(1, "count", token="t", to=2))
+            assert response.kind == "text/event-stream"
+            *steps, answer = await response.rest()
+            assert (len(steps), text_of(answer), response.ids) == (2, "2", [None] * 3)
 
 
 @pytest.mark.parametrize("kind", ["in this process", "in a store"])
@@ -55,70 +53,58 @@ def test_without_sessions_progress_precedes_the_answer(kind, talk):
     serve(scenario, sessions=False, **store)
 
 
-def test_without_sessions_there_is_nothing_to_listen_to_or_to_end(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            for method in ("GET", "DELETE"):
-                response = await client.send(method)
-                assert response.status == 405
-                assert response.headers["allow"] == "POST, OPTIONS"
-
-    serve(scenario, sessions=False)
+@served(sessions=False)
+async def test_without_sessions_there_is_nothing_to_listen_to_or_to_end(port, talk):
+    async with talk(port) as client:
+        for method in ("GET", "DELETE"):
+            response = await client.send(method)
+            assert response.status == 405
+            assert response.headers["allow"] == "POST, OPTIONS"
 
 
-def test_without_sessions_ids_of_different_clients_do_not_collide(talk):
-    async def scenario(port):
-        async with talk(port) as client, talk(port) as other:
-            waiting = asyncio.create_task(client.answer(call(1, "wait", name="same id")))
-            while "same id begins" not in text_of(await other.answer(call(1, "history"))):
-                await asyncio.sleep(0.01)
-            await other.answer(call(1, "free", name="same id"))
-            assert text_of(await waiting) == "same id"
-
-    serve(scenario, sessions=False)
+@served(sessions=False)
+async def test_without_sessions_ids_of_different_clients_do_not_collide(port, talk):
+    async with talk(port) as client, talk(port) as other:
+        waiting = asyncio.create_task(client.answer(call(1, "wait", name="same id")))
+        while "same id begins" not in text_of(await other.answer(call(1, "history"))):
+            await asyncio.sleep(0.01)
+        await other.answer(call(1, "free", name="same id"))
+        assert text_of(await waiting) == "same id"
 
 
-def test_without_sessions_nothing_can_be_asked(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            response = await client.post(call(1, "ask"), MCP_Protocol_Version="2025-06-18")
-            assert "did not declare" in text_of(await response.json())
-
-    serve(scenario, sessions=False)
+@served(sessions=False)
+async def test_without_sessions_nothing_can_be_asked(port, talk):
+    async with talk(port) as client:
+        response = await client.post(call(1, "ask"), MCP_Protocol_Version="2025-06-18")
+        assert "did not declare" in text_of(await response.json())
 
 
-def test_without_sessions_a_client_s_capabilities_do_not_reach_the_next(talk):
-    async def scenario(port):
-        async with talk(port) as client, talk(port) as stranger:
-            await client.answer(initialize(elicitation={}))
-            response = await stranger.post(call(1, "ask"), MCP_Protocol_Version="2025-06-18")
-            assert "did not declare" in text_of(await response.json())
-
-    serve(scenario, sessions=False)
+@served(sessions=False)
+async def test_without_sessions_a_client_s_capabilities_do_not_reach_the_next(port, talk):
+    async with talk(port) as client, talk(port) as stranger:
+        await client.answer(initialize(elicitation={}))
+        response = await stranger.post(call(1, "ask"), MCP_Protocol_Version="2025-06-18")
+        assert "did not declare" in text_of(await response.json())
 
 
-def test_without_sessions_nothing_is_promised_that_needs_one(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            opened = await client.answer(initialize())
-            declared = opened["result"]["capabilities"]
-            assert "logging" not in declared
-            assert not any(each.get("listChanged") for each in declared.values())
-            assert not declared.get("resources", {}).get("subscribe")
-            refused = await client.post(request(2, "logging/setLevel", level="error"))
-            assert (await refused.json())["error"]["code"] == -32601
-
-    serve(scenario, sessions=False)
+@served(sessions=False)
+async def test_without_sessions_nothing_is_promised_that_needs_one(port, talk):
+    async with talk(port) as client:
+        opened = await client.answer(initialize())
+        declared = opened["result"]["capabilities"]
+        assert "logging" not in declared
+        assert not any(each.get("listChanged") for each in declared.values())
+        assert not declared.get("resources", {}).get("subscribe")
+        refused = await client.post(request(2, "logging/setLevel", level="error"))
+        assert (await refused.json())["error"]["code"] == -32601
 
 
-def test_without_sessions_an_unreadable_message_is_refused(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            assert (await client.post(b"{")).status == 400
-            refused = await client.post(request(1, "ping"), MCP_Protocol_Version="x")
-            assert refused.status == 400
-
-    serve(scenario, sessions=False)
+@served(sessions=False)
+async def test_without_sessions_an_unreadable_message_is_refused(port, talk):
+    async with talk(port) as client:
+        assert (await client.post(b"{")).status == 400
+        refused = await client.post(request(1, "ping"), MCP_Protocol_Version="x")
+        assert refused.status == 400
 
 
 def test_the_former_name_of_a_server_without_sessions_names_the_present_one():
@@ -215,43 +201,39 @@ def test_a_caller_that_is_not_named_by_a_plain_value_is_refused(talk, caplog, ca
 # -- limits
 
 
-def test_sessions_in_use_are_limited(talk):
-    async def scenario(port):
-        async with talk(port) as client, talk(port) as other, talk(port) as third:
-            for each in (client, other):
-                await each.open()
-                await each.get()
-            response = await third.post(initialize())
-            assert response.status == 503
-            assert "2 sessions are open (sessions)" in await response.error()
-            assert int(response.headers["retry-after"]) > 0
-            assert (await client.send("DELETE")).status == 204
-            await third.open()
-
-    serve(scenario, sessions=2)
+@served(sessions=2)
+async def test_sessions_in_use_are_limited(port, talk):
+    async with talk(port) as client, talk(port) as other, talk(port) as third:
+        for each in (client, other):
+            await each.open()
+            await each.get()
+        response = await third.post(initialize())
+        assert response.status == 503
+        assert "2 sessions are open (sessions)" in await response.error()
+        assert int(response.headers["retry-after"]) > 0
+        assert (await client.send("DELETE")).status == 204
+        await third.open()
 
 
 @in_one_process
-def test_a_flood_of_sessions_used_once_does_not_lock_others_out(talk):
-    async def scenario(port):
-        async with talk(port) as client, talk(port) as newcomer:
-            await client.open()
-            flood = await Connection.to(port)
-            sessions = []
-            for _ in range(60):
-                sessions.append(await flood.open())
-                # A session that is still used is kept.
-                assert (await client.post(request(1, "ping"))).status == 200
-            await newcomer.open()
-            assert (await newcomer.post(request(1, "ping"))).status == 200
-            ping = json.dumps(request(1, "ping")).encode()
-            for session in sessions[:40]:
-                response = await flood.send("POST", ping, session)
-                await response.body()
-                assert response.status == 404
-            flood.close()
-
-    serve(scenario, sessions=20)
+@served(sessions=20)
+async def test_a_flood_of_sessions_used_once_does_not_lock_others_out(port, talk):
+    async with talk(port) as client, talk(port) as newcomer:
+        await client.open()
+        flood = await Connection.to(port)
+        sessions = []
+        for _ in range(60):
+            sessions.append(await flood.open())
+            # A session that is still used is kept.
+            assert (await client.post(request(1, "ping"))).status == 200
+        await newcomer.open()
+        assert (await newcomer.post(request(1, "ping"))).status == 200
+        ping = json.dumps(request(1, "ping")).encode()
+        for session in sessions[:40]:
+            response = await flood.send("POST", ping, session)
+            await response.body()
+            assert response.status == 404
+        flood.close()
 
 
 def by_header(scope):
@@ -259,61 +241,55 @@ def by_header(scope):
 
 
 @in_one_process
-def test_a_caller_s_flood_ends_its_own_sessions_first(talk):
-    async def scenario(port):
-        async with talk(port) as client, talk(port) as flood, talk(port) as newcomer:
-            client.headers["Authorization"] = "ada"
-            flood.headers["Authorization"] = "eve"
-            newcomer.headers["Authorization"] = "bob"
-            await client.open()  # and idle for longer than all of the flood
-            for _ in range(50):
-                flood.session = None
-                await flood.open()
-            assert (await client.post(request(1, "ping"))).status == 200
-            await newcomer.open()
-            for _ in range(50):
-                flood.session = None
-                await flood.open()
-            for each in (client, newcomer):
-                assert (await each.post(request(2, "ping"))).status == 200
-
-    serve(scenario, sessions=10, principal=by_header)
+@served(sessions=10, principal=by_header)
+async def test_a_caller_s_flood_ends_its_own_sessions_first(port, talk):
+    async with talk(port) as client, talk(port) as flood, talk(port) as newcomer:
+        client.headers["Authorization"] = "ada"
+        flood.headers["Authorization"] = "eve"
+        newcomer.headers["Authorization"] = "bob"
+        await client.open()  # and idle for longer than all of the flood
+        for _ in range(50):
+            flood.session = None
+            await flood.open()
+        assert (await client.post(request(1, "ping"))).status == 200
+        await newcomer.open()
+        for _ in range(50):
+            flood.session = None
+            await flood.open()
+        for each in (client, newcomer):
+            assert (await each.post(request(2, "ping"))).status == 200
 
 
 @in_one_process
-def test_a_caller_has_a_quota_of_sessions(talk):
-    async def scenario(port):
-        async with talk(port) as client, talk(port) as other, talk(port) as third:
-            for each in (client, other, third):
-                each.headers["Authorization"] = "ada"
-            await client.open()
-            await client.get()
-            await other.open()
-            await third.open()  # in place of the other's, which is idle
-            assert (await other.post(request(1, "ping"))).status == 404
-            await third.get()
-            other.session = None
-            response = await other.post(initialize())
-            assert response.status == 503
-            assert "(sessions_per_caller)" in await response.error()
-            other.headers["Authorization"] = "bob"
-            await other.open()
-
-    serve(scenario, sessions_per_caller=2, principal=by_header)
+@served(sessions_per_caller=2, principal=by_header)
+async def test_a_caller_has_a_quota_of_sessions(port, talk):
+    async with talk(port) as client, talk(port) as other, talk(port) as third:
+        for each in (client, other, third):
+            each.headers["Authorization"] = "ada"
+        await client.open()
+        await client.get()
+        await other.open()
+        await third.open()  # in place of the other's, which is idle
+        assert (await other.post(request(1, "ping"))).status == 404
+        await third.get()
+        other.session = None
+        response = await other.post(initialize())
+        assert response.status == 503
+        assert "(sessions_per_caller)" in await response.error()
+        other.headers["Authorization"] = "bob"
+        await other.open()
 
 
-def test_sessions_of_other_callers_that_were_just_used_are_not_ended(talk):
-    async def scenario(port):
-        async with talk(port) as client, talk(port) as other, talk(port) as third:
-            for each, name in ((client, "ada"), (other, "bob"), (third, "eve")):
-                each.headers["Authorization"] = name
-            await client.open()
-            await other.open()
-            assert (await third.post(initialize())).status == 503
-            for each in (client, other):
-                assert (await each.post(request(1, "ping"))).status == 200
-
-    serve(scenario, sessions=2, principal=by_header)
+@served(sessions=2, principal=by_header)
+async def test_sessions_of_other_callers_that_were_just_used_are_not_ended(port, talk):
+    async with talk(port) as client, talk(port) as other, talk(port) as third:
+        for each, name in ((client, "ada"), (other, "bob"), (third, "eve")):
+            each.headers["Authorization"] = name
+        await client.open()
+        await other.open()
+        assert (await third.post(initialize())).status == 503
+        for each in (client, other):
+            assert (await each.post(request(1, "ping"))).status == 200
 
 
 @cases(
@@ -334,44 +310,38 @@ def test_a_caller_is_a_principal_or_a_network(one, other, is_same):
 
 
 @in_one_process
-def test_sessions_that_were_never_used_make_room(talk):
-    async def scenario(port):
-        async with talk(port) as client, talk(port) as other:
-            await client.open()
-            for _ in range(10):
-                assert (await other.post(initialize())).status == 200
-            assert (await client.post(request(1, "ping"))).status == 200
-
-    serve(scenario, sessions=3)
+@served(sessions=3)
+async def test_sessions_that_were_never_used_make_room(port, talk):
+    async with talk(port) as client, talk(port) as other:
+        await client.open()
+        for _ in range(10):
+            assert (await other.post(initialize())).status == 200
+        assert (await client.post(request(1, "ping"))).status == 200
 
 
-def test_a_failed_opening_leaves_no_session(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            for body in (b'{"jsonrpc":"2.0","id":1,"method":"initialize"}', b"{", b"[]"):
-                response = await client.post(body)
-                assert "mcp-session-id" not in response.headers
-            for _ in range(3):
-                await client.post(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
-            assert (await client.post(initialize())).status == 200
-
-    serve(scenario, sessions=1)
+@served(sessions=1)
+async def test_a_failed_opening_leaves_no_session(port, talk):
+    async with talk(port) as client:
+        for body in (b'{"jsonrpc":"2.0","id":1,"method":"initialize"}', b"{", b"[]"):
+            response = await client.post(body)
+            assert "mcp-session-id" not in response.headers
+        for _ in range(3):
+            await client.post(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
+        assert (await client.post(initialize())).status == 200
 
 
-def test_requests_under_way_are_limited(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            await client.open()
-            streams = [await client.get() for _ in range(3)]
-            response = await client.post(request(1, "ping"))
-            assert response.status == 503
-            assert "(connections)" in await response.error()
-            for stream in streams:
-                stream.close()
-            while (await client.post(request(1, "ping"))).status == 503:
-                await asyncio.sleep(0.01)
-
-    serve(scenario, limits=HttpLimits(connections=3))
+@served(limits=HttpLimits(connections=3))
+async def test_requests_under_way_are_limited(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        streams = [await client.get() for _ in range(3)]
+        response = await client.post(request(1, "ping"))
+        assert response.status == 503
+        assert "(connections)" in await response.error()
+        for stream in streams:
+            stream.close()
+        while (await client.post(request(1, "ping"))).status == 503:
+            await asyncio.sleep(0.01)
 
 
 # -- browsers
@@ -407,24 +377,20 @@ def test_a_browser_gets_a_preflight_and_may_read_the_answer(talk):
     serve(scenario, cors=True, allowed_origins=[origin])
 
 
-def test_without_the_setting_there_are_no_cors_headers(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            client.headers["Origin"] = "http://localhost:3000"
-            for response in (await client.send("OPTIONS"), await client.post(initialize())):
-                assert response.status in (200, 204)
-                assert not any(name.startswith("access-control") for name in response.headers)
-
-    serve(scenario)
+@served()
+async def test_without_the_setting_there_are_no_cors_headers(port, talk):
+    async with talk(port) as client:
+        client.headers["Origin"] = "http://localhost:3000"
+        for response in (await client.send("OPTIONS"), await client.post(initialize())):
+            assert response.status in (200, 204)
+            assert not any(name.startswith("access-control") for name in response.headers)
 
 
-def test_any_origin_can_be_allowed(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            response = await client.post(initialize(), Origin="https://any.example", Host="any")
-            assert response.status == 200
-
-    serve(scenario, allowed_origins=["*"], allowed_hosts=["*"])
+@served(allowed_origins=["*"], allowed_hosts=["*"])
+async def test_any_origin_can_be_allowed(port, talk):
+    async with talk(port) as client:
+        response = await client.post(initialize(), Origin="https://any.example", Host="any")
+        assert response.status == 200
 
 
 # -- mistakes

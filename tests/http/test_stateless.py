@@ -13,7 +13,7 @@ from accord.auth import Protected
 from accord.http.settings import HttpLimits
 from accord.testing import run_in_virtual_time
 from support.http_offer import offer
-from support.http_server import bounded
+from support.http_server import bounded, giving
 from support.http_talk import call as session_call
 from support.http_talk import notification, text_of
 from support.modern import PREFIX, REVISION, meta
@@ -36,6 +36,11 @@ def serve(scenario, app=None):
             await served.stop()
 
     run_in_virtual_time(whole())
+
+
+def for_client(make=lambda: offer().asgi()):
+    """Run an async test with a client of an app that is made for it, in virtual time."""
+    return giving("client", lambda test: serve(test, make()))
 
 
 def error_of(response):
@@ -142,92 +147,78 @@ def test_late_messages_of_a_handler_reach_no_other_request():
     serve(scenario, server.asgi())
 
 
-def test_a_session_serves_no_request_that_names_its_own_revision():
-    async def scenario(client):
-        await client.open("2025-11-25")
-        # The escape keeps the name of the member from being found without reading the body.
-        body = json.dumps(call("add", a=1, b=2)).replace("protocolVersion", "protocol\\u0056ersion")
-        response = await client.post(body.encode(), mcp_protocol_version="2025-11-25")
-        assert "resultType" not in response.json["result"]
-
-    serve(scenario)
+@for_client()
+async def test_a_session_serves_no_request_that_names_its_own_revision(client):
+    await client.open("2025-11-25")
+    # The escape keeps the name of the member from being found without reading the body.
+    body = json.dumps(call("add", a=1, b=2)).replace("protocolVersion", "protocol\\u0056ersion")
+    response = await client.post(body.encode(), mcp_protocol_version="2025-11-25")
+    assert "resultType" not in response.json["result"]
 
 
-def test_a_text_in_an_argument_makes_no_request_modern():
-    async def scenario(client):
-        await client.open("2025-11-25")
-        told = session_call(1, "note", text=f"{PREFIX}protocolVersion")
-        response = await client.post(told, mcp_protocol_version="2025-11-25")
-        assert response.events[-1]["result"]["content"][0]["text"] == "noted"
-
-    serve(scenario)
+@for_client()
+async def test_a_text_in_an_argument_makes_no_request_modern(client):
+    await client.open("2025-11-25")
+    told = session_call(1, "note", text=f"{PREFIX}protocolVersion")
+    response = await client.post(told, mcp_protocol_version="2025-11-25")
+    assert response.events[-1]["result"]["content"][0]["text"] == "noted"
 
 
 @pytest.mark.requirement("jsonrpc.request.id-unique")
-def test_one_id_may_be_in_use_twice_at_once():
-    async def scenario(client):
-        first = client.begin(call("wait", 1, name="first"))
-        second = client.begin(call("wait", 1, name="second"))
-        await until(lambda: len(client.app.endpoint.stateless.open) == 2)
-        for name, waiting in (("second", second), ("first", first)):
-            await client.call("free", name=name)
-            response = await waiting.done()
-            assert response.json["id"] == 1
-            assert text_of(response.json) == name
-
-    serve(scenario)
+@for_client()
+async def test_one_id_may_be_in_use_twice_at_once(client):
+    first = client.begin(call("wait", 1, name="first"))
+    second = client.begin(call("wait", 1, name="second"))
+    await until(lambda: len(client.app.endpoint.stateless.open) == 2)
+    for name, waiting in (("second", second), ("first", first)):
+        await client.call("free", name=name)
+        response = await waiting.done()
+        assert response.json["id"] == 1
+        assert text_of(response.json) == name
 
 
 @pytest.mark.requirement("http.legacy-traffic.get-delete-405")
-def test_a_server_without_sessions_takes_post_alone():
-    async def scenario(client):
-        assert await client.call("add", a=1, b=2) == "3"
-        for method in ("GET", "DELETE"):
-            refused = await client.start(method, b"", mcp_session_id="x").done()
-            assert (refused.status, refused.headers["allow"]) == (405, "POST, OPTIONS")
-
-    serve(scenario, offer(revisions=[REVISION]).asgi())
+@for_client(lambda: offer(revisions=[REVISION]).asgi())
+async def test_a_server_without_sessions_takes_post_alone(client):
+    assert await client.call("add", a=1, b=2) == "3"
+    for method in ("GET", "DELETE"):
+        refused = await client.start(method, b"", mcp_session_id="x").done()
+        assert (refused.status, refused.headers["allow"]) == (405, "POST, OPTIONS")
 
 
 @pytest.mark.requirement("versioning.modern-only.initialize-names-versions")
-def test_a_server_without_sessions_names_its_revisions_to_those_who_open_one():
-    async def scenario(client):
-        opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x"}}
-        message = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": opening}
-        response = await client.post(message)
-        assert error_of(response) == (400, 7, -32022)
-        assert response.json["error"]["data"] == {
-            "supported": [REVISION],
-            "requested": "2025-11-25",
-        }
-        older = await client.post(session_call(8, "add", a=1, b=2), mcp_protocol_version=OLDER[-1])
-        assert error_of(older) == (400, 8, -32022)
-        accepted = await client.post(notification("notifications/initialized"))
-        assert accepted.status == 202
-        assert error_of(await client.post([message])) == (400, None, -32600)
-
-    serve(scenario, offer(revisions=[REVISION]).asgi())
+@for_client(lambda: offer(revisions=[REVISION]).asgi())
+async def test_a_server_without_sessions_names_its_revisions_to_those_who_open_one(client):
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x"}}
+    message = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": opening}
+    response = await client.post(message)
+    assert error_of(response) == (400, 7, -32022)
+    assert response.json["error"]["data"] == {
+        "supported": [REVISION],
+        "requested": "2025-11-25",
+    }
+    older = await client.post(session_call(8, "add", a=1, b=2), mcp_protocol_version=OLDER[-1])
+    assert error_of(older) == (400, 8, -32022)
+    accepted = await client.post(notification("notifications/initialized"))
+    assert accepted.status == 202
+    assert error_of(await client.post([message])) == (400, None, -32600)
 
 
 @pytest.mark.requirement("versioning.modern-error-is-not-legacy")
-def test_a_server_with_sessions_alone_answers_as_it_always_did():
-    async def scenario(client):
-        response = await client.ask(modern("server/discover"))
-        assert error_of(response) == (400, None, -32600)
-
-    serve(scenario, offer(revisions=OLDER).asgi())
+@for_client(lambda: offer(revisions=OLDER).asgi())
+async def test_a_server_with_sessions_alone_answers_as_it_always_did(client):
+    response = await client.ask(modern("server/discover"))
+    assert error_of(response) == (400, None, -32600)
 
 
 @pytest.mark.requirement("http.post.accepted-202")
 @pytest.mark.parametrize("method", ["notifications/cancelled", "notifications/unknown"])
-def test_a_notification_is_accepted(method):
-    async def scenario(client):
-        params = {"requestId": 1}
-        message = {"jsonrpc": "2.0", "method": method, "params": params}
-        response = await client.post(message, mcp_protocol_version=REVISION)
-        assert (response.status, response.body) == (202, b"")
-
-    serve(scenario)
+@for_client()
+async def test_a_notification_is_accepted(client, method):
+    params = {"requestId": 1}
+    message = {"jsonrpc": "2.0", "method": method, "params": params}
+    response = await client.post(message, mcp_protocol_version=REVISION)
+    assert (response.status, response.body) == (202, b"")
 
 
 # -- refusals
@@ -292,26 +283,22 @@ DISCOVER = modern("server/discover", "d")
         (modern("resources/read", "d", uri="nowhere://x"), {}, 200, -32602),
     ],
 )
-def test_each_fault_has_its_status_and_its_code(message, changed, status, code):
-    async def scenario(client):
-        response = await client.ask(message, **changed)
-        answer = response.json
-        assert (response.status, answer.get("error", {}).get("code")) == (status, code)
-        assert answer["id"] == "d"
-
-    serve(scenario)
+@for_client()
+async def test_each_fault_has_its_status_and_its_code(client, message, changed, status, code):
+    response = await client.ask(message, **changed)
+    answer = response.json
+    assert (response.status, answer.get("error", {}).get("code")) == (status, code)
+    assert answer["id"] == "d"
 
 
 @pytest.mark.requirement("versioning.unsupported.data-supported")
-def test_an_unknown_revision_is_answered_with_those_that_are_spoken():
-    async def scenario(client):
-        message = modern("server/discover", _meta=_meta(protocolVersion=UNKNOWN))
-        response = await client.ask(message, mcp_protocol_version=UNKNOWN)
-        data = response.json["error"]["data"]
-        assert data["requested"] == UNKNOWN
-        assert set(data["supported"]) == {*OLDER, REVISION}
-
-    serve(scenario)
+@for_client()
+async def test_an_unknown_revision_is_answered_with_those_that_are_spoken(client):
+    message = modern("server/discover", _meta=_meta(protocolVersion=UNKNOWN))
+    response = await client.ask(message, mcp_protocol_version=UNKNOWN)
+    data = response.json["error"]["data"]
+    assert data["requested"] == UNKNOWN
+    assert set(data["supported"]) == {*OLDER, REVISION}
 
 
 @cases(
@@ -324,43 +311,35 @@ def test_an_unknown_revision_is_answered_with_those_that_are_spoken():
         (b'{"jsonrpc":"1.0","method":"x"}', -32600),
     ],
 )
-def test_a_body_without_a_request_is_refused(body, code):
-    async def scenario(client):
-        response = await client.post(body, mcp_protocol_version=REVISION)
-        assert error_of(response) == (400, None, code)
-
-    serve(scenario)
+@for_client()
+async def test_a_body_without_a_request_is_refused(client, body, code):
+    response = await client.post(body, mcp_protocol_version=REVISION)
+    assert error_of(response) == (400, None, code)
 
 
-def test_initialize_beside_a_header_of_the_other_era_is_refused():
-    async def scenario(client):
-        opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x"}}
-        message = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": opening}
-        response = await client.post(message, mcp_protocol_version=REVISION)
-        assert error_of(response) == (400, 7, -32020)
-
-    serve(scenario)
+@for_client()
+async def test_initialize_beside_a_header_of_the_other_era_is_refused(client):
+    opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x"}}
+    message = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": opening}
+    response = await client.post(message, mcp_protocol_version=REVISION)
+    assert error_of(response) == (400, 7, -32020)
 
 
 @pytest.mark.requirement("http.origin.invalid-403")
-def test_a_foreign_origin_is_refused_first():
-    async def scenario(client):
-        response = await client.ask(modern("ping"), origin="https://evil.example")
-        assert response.status == 403
-
-    serve(scenario)
+@for_client()
+async def test_a_foreign_origin_is_refused_first(client):
+    response = await client.ask(modern("ping"), origin="https://evil.example")
+    assert response.status == 403
 
 
-def test_a_header_that_occurs_twice_is_refused():
-    async def scenario(client):
-        scope = client.scope("POST", **headers_of(DISCOVER))
-        scope["headers"].append((b"mcp-method", b"server/discover"))
-        response = await type(client.begin(DISCOVER))(
-            client.app, scope, json.dumps(DISCOVER).encode()
-        ).done()
-        assert error_of(response) == (400, "d", -32020)
-
-    serve(scenario)
+@for_client()
+async def test_a_header_that_occurs_twice_is_refused(client):
+    scope = client.scope("POST", **headers_of(DISCOVER))
+    scope["headers"].append((b"mcp-method", b"server/discover"))
+    response = await type(client.begin(DISCOVER))(
+        client.app, scope, json.dumps(DISCOVER).encode()
+    ).done()
+    assert error_of(response) == (400, "d", -32020)
 
 
 # -- answers
@@ -372,35 +351,29 @@ def test_a_header_that_occurs_twice_is_refused():
     "http.sse.response-ends-stream",
     "http.sse.notifications-related",
 )
-def test_messages_before_the_answer_make_it_a_stream():
-    async def scenario(client):
-        held = client.begin(call("hold", token="t", name="x"))
-        await until(lambda: len(held.sent) > 1)
-        assert held.headers["content-type"] == "text/event-stream"
-        assert held.headers["x-accel-buffering"] == "no"
-        await client.call("free", name="x")
-        await held.done()
-        assert [each.get("method") for each in held.events] == ["notifications/progress"] * 2 + [
-            None
-        ]
-        assert held.events[-1]["id"] == 1
-        assert held.ids == [None] * 3
-        assert b"retry:" not in held.body
-
-    serve(scenario)
+@for_client()
+async def test_messages_before_the_answer_make_it_a_stream(client):
+    held = client.begin(call("hold", token="t", name="x"))
+    await until(lambda: len(held.sent) > 1)
+    assert held.headers["content-type"] == "text/event-stream"
+    assert held.headers["x-accel-buffering"] == "no"
+    await client.call("free", name="x")
+    await held.done()
+    assert [each.get("method") for each in held.events] == ["notifications/progress"] * 2 + [None]
+    assert held.events[-1]["id"] == 1
+    assert held.ids == [None] * 3
+    assert b"retry:" not in held.body
 
 
-def test_a_client_that_accepts_streams_alone_gets_one():
-    async def scenario(client):
-        response = await client.ask(call("add", a=1, b=2), accept="text/event-stream")
-        assert response.headers["content-type"] == "text/event-stream"
-        assert response.events[0]["result"]["structuredContent"] == {"result": 3}
-        failed = await client.ask(call("unknown"), accept="text/event-stream")
-        assert failed.events[0]["error"]["code"] == -32602
-        refused = await client.ask(modern("ping"), accept="text/event-stream")
-        assert error_of(refused) == (404, 1, -32601)
-
-    serve(scenario)
+@for_client()
+async def test_a_client_that_accepts_streams_alone_gets_one(client):
+    response = await client.ask(call("add", a=1, b=2), accept="text/event-stream")
+    assert response.headers["content-type"] == "text/event-stream"
+    assert response.events[0]["result"]["structuredContent"] == {"result": 3}
+    failed = await client.ask(call("unknown"), accept="text/event-stream")
+    assert failed.events[0]["error"]["code"] == -32602
+    refused = await client.ask(modern("ping"), accept="text/event-stream")
+    assert error_of(refused) == (404, 1, -32601)
 
 
 @pytest.mark.requirement("http.sse.response-ends-stream")
@@ -424,28 +397,24 @@ def test_an_error_after_the_first_message_is_the_last_one():
 
 
 @pytest.mark.requirement("http.sse.keepalive-comments")
-def test_a_long_silence_is_filled_with_comments():
-    async def scenario(client):
-        waiting = client.begin(call("wait", name="x"))
-        await asyncio.sleep(40)
-        assert waiting.headers["content-type"] == "text/event-stream"
-        assert waiting.body.count(b":") >= 2
-        await client.call("free", name="x")
-        await waiting.done()
-        assert [each["id"] for each in waiting.events] == [1]
-
-    serve(scenario)
+@for_client()
+async def test_a_long_silence_is_filled_with_comments(client):
+    waiting = client.begin(call("wait", name="x"))
+    await asyncio.sleep(40)
+    assert waiting.headers["content-type"] == "text/event-stream"
+    assert waiting.body.count(b":") >= 2
+    await client.call("free", name="x")
+    await waiting.done()
+    assert [each["id"] for each in waiting.events] == [1]
 
 
-def test_a_large_request_is_limited_like_any_message():
-    async def scenario(client):
-        response = await client.ask(call("note", text="x" * 5_000))
-        assert response.json["result"]["content"][0]["text"] == "noted"
-        refused = await client.ask(call("note", text="x" * 5_000), mcp_protocol_version=UNKNOWN)
-        assert refused.status == 413
-        assert "opening_bytes" in refused.json["error"]["message"]
-
-    serve(scenario, offer().asgi(limits=HttpLimits(opening_bytes=4_000)))
+@for_client(lambda: offer().asgi(limits=HttpLimits(opening_bytes=4000)))
+async def test_a_large_request_is_limited_like_any_message(client):
+    response = await client.ask(call("note", text="x" * 5_000))
+    assert response.json["result"]["content"][0]["text"] == "noted"
+    refused = await client.ask(call("note", text="x" * 5_000), mcp_protocol_version=UNKNOWN)
+    assert refused.status == 413
+    assert "opening_bytes" in refused.json["error"]["message"]
 
 
 # -- a client that leaves
@@ -455,29 +424,27 @@ def test_a_large_request_is_limited_like_any_message():
     "http.cancel.disconnect-is-cancel", "http.cancel.stop-work", "http.cancel.no-further-messages"
 )
 @pytest.mark.parametrize("tool", ["hold", "wait"])
-def test_a_client_that_leaves_cancels_its_requests(tool):
-    async def scenario(client):
-        tokens = {"token": "t"} if tool == "hold" else {}
-        held = [client.begin(call(tool, number, name="x", **tokens)) for number in range(200)]
-        await until(lambda: len(client.app.endpoint.stateless.open) == 200)
-        await asyncio.sleep(0)
-        for each in held:
-            each.disconnect()
-        for each in held:
-            await each.done()
-        sent = [len(each.sent) for each in held]
-        assert not client.app.endpoint.stateless.open
-        assert not client.app.state.readers
-        assert not client.app.endpoint.waiting
-        await client.call("free", name="x")
-        await asyncio.sleep(1)
-        assert [len(each.sent) for each in held] == sent
-        if tool == "hold":
-            assert (await client.call("history")).count("x is cancelled") == 200
-        names = {task.get_name() for task in asyncio.all_tasks()}
-        assert not {name for name in names if "tool" in name}
-
-    serve(scenario)
+@for_client()
+async def test_a_client_that_leaves_cancels_its_requests(client, tool):
+    tokens = {"token": "t"} if tool == "hold" else {}
+    held = [client.begin(call(tool, number, name="x", **tokens)) for number in range(200)]
+    await until(lambda: len(client.app.endpoint.stateless.open) == 200)
+    await asyncio.sleep(0)
+    for each in held:
+        each.disconnect()
+    for each in held:
+        await each.done()
+    sent = [len(each.sent) for each in held]
+    assert not client.app.endpoint.stateless.open
+    assert not client.app.state.readers
+    assert not client.app.endpoint.waiting
+    await client.call("free", name="x")
+    await asyncio.sleep(1)
+    assert [len(each.sent) for each in held] == sent
+    if tool == "hold":
+        assert (await client.call("history")).count("x is cancelled") == 200
+    names = {task.get_name() for task in asyncio.all_tasks()}
+    assert not {name for name in names if "tool" in name}
 
 
 @pytest.mark.requirement("http.cancel.stop-work")
@@ -504,68 +471,60 @@ async def test_a_client_that_leaves_cancels_work_in_a_thread():
     await app.stop()
 
 
-def test_an_answer_that_comes_with_the_disconnect_is_sent_or_not():
-    async def scenario(client):
-        held = client.begin(call("wait", name="x"))
-        await until(lambda: client.app.endpoint.waiting)
-        freed = client.begin(call("free", name="x"))
-        held.disconnect()
-        await held.done()
-        await freed.done()
-        assert not client.app.endpoint.stateless.open
-
-    serve(scenario)
+@for_client()
+async def test_an_answer_that_comes_with_the_disconnect_is_sent_or_not(client):
+    held = client.begin(call("wait", name="x"))
+    await until(lambda: client.app.endpoint.waiting)
+    freed = client.begin(call("free", name="x"))
+    held.disconnect()
+    await held.done()
+    await freed.done()
+    assert not client.app.endpoint.stateless.open
 
 
-def test_an_app_in_between_may_return_the_body_again_and_again():
-    async def scenario(client):
-        message = call("wait", name="x")
-        sent = []
+@for_client()
+async def test_an_app_in_between_may_return_the_body_again_and_again(client):
+    message = call("wait", name="x")
+    sent = []
 
-        async def receive():
-            return {"type": "http.request", "body": json.dumps(message).encode()}
+    async def receive():
+        return {"type": "http.request", "body": json.dumps(message).encode()}
 
-        async def send(part):
-            sent.append(part)
+    async def send(part):
+        sent.append(part)
 
-        scope = client.scope("POST", **headers_of(message))
-        waiting = asyncio.create_task(client.app(scope, receive, send))
-        await asyncio.sleep(1)
-        assert not waiting.done()
-        await client.call("free", name="x")
-        await waiting
-        assert sent[0]["status"] == 200
-
-    serve(scenario)
+    scope = client.scope("POST", **headers_of(message))
+    waiting = asyncio.create_task(client.app(scope, receive, send))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    await client.call("free", name="x")
+    await waiting
+    assert sent[0]["status"] == 200
 
 
 @pytest.mark.requirement("http.disconnect.not-cancel")
-def test_in_a_session_the_work_goes_on():
-    async def scenario(client):
-        await client.open("2025-11-25")
-        body = json.dumps(session_call(1, "hold", name="x")).encode()
-        held = client.start("POST", body, mcp_protocol_version="2025-11-25")
-        await asyncio.sleep(0.1)
-        held.disconnect()
-        await asyncio.sleep(0.1)
-        await client.call("free", name="x")
-        await asyncio.sleep(0.1)
-        assert json.loads(await client.call("history")) == ["x begins", "x ends"]
-
-    serve(scenario)
+@for_client()
+async def test_in_a_session_the_work_goes_on(client):
+    await client.open("2025-11-25")
+    body = json.dumps(session_call(1, "hold", name="x")).encode()
+    held = client.start("POST", body, mcp_protocol_version="2025-11-25")
+    await asyncio.sleep(0.1)
+    held.disconnect()
+    await asyncio.sleep(0.1)
+    await client.call("free", name="x")
+    await asyncio.sleep(0.1)
+    assert json.loads(await client.call("history")) == ["x begins", "x ends"]
 
 
-def test_a_server_that_stops_cancels_what_does_not_end():
-    async def scenario(client):
-        held = client.begin(call("wait", name="x"))
-        await until(lambda: client.app.endpoint.stateless.open)
-        await client.app.stop()
-        await held.done()
-        assert held.status == 503
-        late = await client.ask(call("add", a=1, b=2))
-        assert late.status in (200, 503)
-
-    serve(scenario, offer().asgi(grace=0.1))
+@for_client(lambda: offer().asgi(grace=0.1))
+async def test_a_server_that_stops_cancels_what_does_not_end(client):
+    held = client.begin(call("wait", name="x"))
+    await until(lambda: client.app.endpoint.stateless.open)
+    await client.app.stop()
+    await held.done()
+    assert held.status == 503
+    late = await client.ask(call("add", a=1, b=2))
+    assert late.status in (200, 503)
 
 
 # -- headers that repeat arguments
@@ -608,19 +567,17 @@ def regional():
         ({"urgent": True}, {"urgent": "True"}, 400),
     ],
 )
-def test_headers_repeat_the_arguments_of_a_call(arguments, headers, status):
-    async def scenario(client):
-        given = {f"mcp_param_{name}": value for name, value in headers.items()}
-        response = await client.ask(call("route", **arguments), **given)
-        assert response.status == status
-        if status == 400:
-            assert error_of(response) == (400, 1, -32020)
-        # In a session, headers repeat nothing.
-        await client.open("2025-11-25")
-        older = await client.post(session_call(1, "route", **arguments))
-        assert older.status == 200
-
-    serve(scenario, regional().asgi())
+@for_client(lambda: regional().asgi())
+async def test_headers_repeat_the_arguments_of_a_call(client, arguments, headers, status):
+    given = {f"mcp_param_{name}": value for name, value in headers.items()}
+    response = await client.ask(call("route", **arguments), **given)
+    assert response.status == status
+    if status == 400:
+        assert error_of(response) == (400, 1, -32020)
+    # In a session, headers repeat nothing.
+    await client.open("2025-11-25")
+    older = await client.post(session_call(1, "route", **arguments))
+    assert older.status == 200
 
 
 @pytest.mark.parametrize("arguments", [{"region": "us, eu"}, {"region": "us"}, {}])
@@ -769,14 +726,12 @@ def test_a_caller_that_is_not_named_by_a_plain_value_is_refused(caplog):
     assert "a caller is named by a object: let `principal=` return" in caplog.text
 
 
-def test_in_a_session_nothing_listens_but_get():
-    async def scenario(client):
-        await client.open("2025-11-25")
-        message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {}}
-        response = await client.post(message, mcp_protocol_version="2025-11-25")
-        assert response.json["error"]["code"] == -32601
-
-    serve(scenario)
+@for_client()
+async def test_in_a_session_nothing_listens_but_get(client):
+    await client.open("2025-11-25")
+    message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {}}
+    response = await client.post(message, mcp_protocol_version="2025-11-25")
+    assert response.json["error"]["code"] == -32601
 
 
 # -- real sockets

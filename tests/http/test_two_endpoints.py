@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 import pytest
 
 from support.http_offer import offer
-from support.http_server import bounded
+from support.http_server import bounded, served
 from support.http_talk import call, initialize, notification, request, text_of
 from support.waiting import in_loop, run
 
@@ -177,24 +177,18 @@ async def test_requests_to_the_wrong_endpoint_are_refused(port, talk):
             assert await response.error()
 
 
-def test_the_older_form_is_off_by_default(talk):
-    async def scenario(port):
-        async with talk(port) as client:
-            assert (await client.send("GET", path="/sse")).status == 404
-
-    with bounded(offer().asgi()) as port:
-        run(scenario(port))
+@served()
+async def test_the_older_form_is_off_by_default(port, talk):
+    async with talk(port) as client:
+        assert (await client.send("GET", path="/sse")).status == 404
 
 
-def test_sessions_of_both_forms_share_the_limit(talk):
-    async def scenario(port):
-        async with talk(port, revision=REVISION) as client, talk(port) as newer:
-            await connect(client)
-            await newer.open()
-            await newer.get()
-            response = await newer.send("GET", path="/sse")
-            assert response.status == 503
-            assert "2 sessions are open (sessions)" in await response.error()
-
-    with bounded(offer().asgi(sse=True, sessions=2)) as port:
-        run(scenario(port))
+@served(sse=True, sessions=2)
+async def test_sessions_of_both_forms_share_the_limit(port, talk):
+    async with talk(port, revision=REVISION) as client, talk(port) as newer:
+        await connect(client)
+        await newer.open()
+        await newer.get()
+        response = await newer.send("GET", path="/sse")
+        assert response.status == 503
+        assert "2 sessions are open (sessions)" in await response.error()

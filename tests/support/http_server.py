@@ -1,10 +1,12 @@
 """Servers on real sockets, in a thread of their own."""
 
 import asyncio
+import inspect
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import wraps
 from socket import socket
 from typing import Any, Final
 
@@ -14,7 +16,8 @@ import uvicorn
 from accord.http.server.running import ServedApp, fastest_loop
 from accord.http.server.sockets import listen
 from accord.runtime.tasks import run_to_end
-from support.waiting import LONG, until_sync
+from support.http_offer import offer
+from support.waiting import LONG, run, until_sync
 
 # Whether `bounded` serves apps with uvicorn, as an application with its own ASGI server does.
 IS_UVICORN: Final = os.environ.get("ACCORD_TEST_SERVER") == "uvicorn"
@@ -51,6 +54,34 @@ def bounded(app: Any, *, loop: str = "auto") -> Iterator[int]:
         thread.join(LONG)
         listening.close()
         assert not thread.is_alive(), "the server does not stop"
+
+
+def served(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Run an async test beside the server `offer` with these settings, whose `port` it gets."""
+    return giving("port", lambda test: _run_beside(offer().asgi(**options), test))
+
+
+def _run_beside(app: Any, test: Callable[[int], Any]) -> None:
+    with bounded(app) as port:
+        run(test(port))
+
+
+def giving(
+    name: str, run_with: Callable[[Callable[[Any], Any]], None]
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Let a function run an async test, and fill in a parameter that is not a fixture."""
+
+    def decorate(test: Callable[..., Any]) -> Callable[..., None]:
+        @wraps(test)
+        def run_test(**fixtures: Any) -> None:
+            run_with(lambda value: test(**{name: value}, **fixtures))
+
+        signature = inspect.signature(test)
+        own = [each for each in signature.parameters.values() if each.name != name]
+        vars(run_test)["__signature__"] = signature.replace(parameters=own)
+        return run_test
+
+    return decorate
 
 
 @contextmanager
