@@ -15,9 +15,9 @@ from accord.errors import (
     ResourceNotFound,
 )
 from accord.runtime.watchdog import Watchdog
-from accord.testing import run_in_virtual_time
 from support.endpoints import batch, request
-from support.waiting import LONG, run, until
+from support.running import in_virtual_time
+from support.waiting import LONG, in_loop, run, until
 
 EMPTY = t.EmptyResult()
 TEXT = t.CallToolResult([t.TextContent("done")])
@@ -30,25 +30,21 @@ def call(**meta: Any) -> t.CallToolParams:
 # -- serving
 
 
-def test_a_handler_may_answer_at_once(party, join) -> None:
-    async def main() -> None:
-        client, _ = await join(server=party("server", ping=EMPTY))
-        assert await client.request("ping") == EMPTY
-
-    run(main())
+@in_loop
+async def test_a_handler_may_answer_at_once(party, join) -> None:
+    client, _ = await join(server=party("server", ping=EMPTY))
+    assert await client.request("ping") == EMPTY
 
 
-def test_a_handler_may_take_its_time(party, join) -> None:
+@in_loop
+async def test_a_handler_may_take_its_time(party, join) -> None:
     async def slow(params: Any) -> t.CallToolResult:
         await asyncio.sleep(0)
         return TEXT
 
-    async def main() -> None:
-        client, server = await join(server=party("server", tools_call=slow))
-        assert await client.request("tools/call", call()) == TEXT
-        assert not server.running
-
-    run(main())
+    client, server = await join(server=party("server", tools_call=slow))
+    assert await client.request("tools/call", call()) == TEXT
+    assert not server.running
 
 
 def test_a_watchdog_knows_how_many_handlers_run(party, join) -> None:
@@ -72,21 +68,19 @@ def test_a_watchdog_knows_how_many_handlers_run(party, join) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_an_error_for_the_caller_is_answered_as_it_is(party, join, is_async: bool) -> None:
+@in_loop
+async def test_an_error_for_the_caller_is_answered_as_it_is(party, join, is_async: bool) -> None:
     def fail(params: Any) -> Any:
         raise ResourceNotFound("no such note", data={"uri": "note://x"})
 
     async def fail_later(params: Any) -> Any:
         fail(params)
 
-    async def main() -> None:
-        server = party("server", resources_read=fail_later if is_async else fail)
-        client, _ = await join(server=server)
-        with pytest.raises(RequestError) as caught:
-            await client.request("resources/read", t.ReadResourceParams("note://x"))
-        assert (caught.value.code, caught.value.data) == (-32002, {"uri": "note://x"})
-
-    run(main())
+    server = party("server", resources_read=fail_later if is_async else fail)
+    client, _ = await join(server=server)
+    with pytest.raises(RequestError) as caught:
+        await client.request("resources/read", t.ReadResourceParams("note://x"))
+    assert (caught.value.code, caught.value.data) == (-32002, {"uri": "note://x"})
 
 
 @pytest.mark.parametrize("raised", [RuntimeError("secret path"), SystemExit(3)])
@@ -136,124 +130,111 @@ def test_an_error_that_cannot_be_encoded_is_answered_all_the_same(
     assert "the error of tools/call cannot be written" in caplog.text
 
 
-def test_a_result_that_cannot_be_encoded_is_an_internal_error(party, join) -> None:
-    async def main() -> None:
-        broken = t.CallToolResult([], structured_content={"x": object()})
-        client, _ = await join(server=party("server", tools_call=broken))
-        with pytest.raises(RequestError, match="internal error"):
-            await client.request("tools/call", call())
-
-    run(main())
+@in_loop
+async def test_a_result_that_cannot_be_encoded_is_an_internal_error(party, join) -> None:
+    broken = t.CallToolResult([], structured_content={"x": object()})
+    client, _ = await join(server=party("server", tools_call=broken))
+    with pytest.raises(RequestError, match="internal error"):
+        await client.request("tools/call", call())
 
 
-def test_a_slow_request_delays_no_other(party, join) -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
+@in_loop
+async def test_a_slow_request_delays_no_other(party, join) -> None:
+    gate = asyncio.Event()
 
-        async def slow(params: Any) -> t.CallToolResult:
-            await gate.wait()
-            return TEXT
+    async def slow(params: Any) -> t.CallToolResult:
+        await gate.wait()
+        return TEXT
 
-        client, _ = await join(server=party("server", tools_call=slow, ping=EMPTY))
-        waiting = asyncio.ensure_future(client.request("tools/call", call()))
-        await client.request("ping")
-        assert not waiting.done()
-        gate.set()
-        assert await waiting == TEXT
-
-    run(main())
+    client, _ = await join(server=party("server", tools_call=slow, ping=EMPTY))
+    waiting = asyncio.ensure_future(client.request("tools/call", call()))
+    await client.request("ping")
+    assert not waiting.done()
+    gate.set()
+    assert await waiting == TEXT
 
 
-def test_above_the_limit_requests_are_refused_at_once_but_pings_are_not(party, join) -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
+@in_loop
+async def test_above_the_limit_requests_are_refused_at_once_but_pings_are_not(party, join) -> None:
+    gate = asyncio.Event()
 
-        async def slow(params: Any) -> t.CallToolResult:
-            await gate.wait()
-            return TEXT
+    async def slow(params: Any) -> t.CallToolResult:
+        await gate.wait()
+        return TEXT
 
-        server = party("server", tools_call=slow, ping=EMPTY)
-        client, _ = await join(server=server, in_flight=2)
-        waiting = [asyncio.ensure_future(client.request("tools/call", call())) for _ in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(RequestError, match="busy"):
-            await client.request("tools/call", call())
-        assert await client.request("ping") == EMPTY
-        gate.set()
-        assert await asyncio.gather(*waiting) == [TEXT, TEXT]
-        assert await client.request("tools/call", call()) == TEXT
-
-    run(main())
+    server = party("server", tools_call=slow, ping=EMPTY)
+    client, _ = await join(server=server, in_flight=2)
+    waiting = [asyncio.ensure_future(client.request("tools/call", call())) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(RequestError, match="busy"):
+        await client.request("tools/call", call())
+    assert await client.request("ping") == EMPTY
+    gate.set()
+    assert await asyncio.gather(*waiting) == [TEXT, TEXT]
+    assert await client.request("tools/call", call()) == TEXT
 
 
-def test_work_that_was_cancelled_from_within_is_answered_all_the_same(party, join) -> None:
+@in_loop
+async def test_work_that_was_cancelled_from_within_is_answered_all_the_same(party, join) -> None:
     async def awaits_what_is_cancelled(params: Any) -> Any:
         inner = asyncio.ensure_future(asyncio.sleep(LONG))
         asyncio.get_running_loop().call_soon(inner.cancel)
         await inner
 
-    async def main() -> None:
-        client, _ = await join(server=party("server", tools_call=awaits_what_is_cancelled))
-        with pytest.raises(RequestError, match="cancelled") as caught:
-            await client.request("tools/call", call())
-        assert caught.value.code == -32603
-
-    run(main())
+    client, _ = await join(server=party("server", tools_call=awaits_what_is_cancelled))
+    with pytest.raises(RequestError, match="cancelled") as caught:
+        await client.request("tools/call", call())
+    assert caught.value.code == -32603
 
 
-def test_a_malformed_message_is_answered_and_reported(party, join) -> None:
-    async def main() -> None:
-        server = party("server", ping=EMPTY)
-        client, dispatcher = await join(server=server)
-        dispatcher.receive(b"no json")
-        assert server.sent[-1]["error"]["code"] == -32700
-        assert len(server.refused) == 1
-        assert await client.request("ping") == EMPTY
-
-    run(main())
+@in_loop
+async def test_a_malformed_message_is_answered_and_reported(party, join) -> None:
+    server = party("server", ping=EMPTY)
+    client, dispatcher = await join(server=server)
+    dispatcher.receive(b"no json")
+    assert server.sent[-1]["error"]["code"] == -32700
+    assert len(server.refused) == 1
+    assert await client.request("ping") == EMPTY
 
 
-def test_a_batch_is_answered_in_one_message(party, join) -> None:
+@in_loop
+async def test_a_batch_is_answered_in_one_message(party, join) -> None:
     async def later(params: Any) -> t.CallToolResult:
         await asyncio.sleep(0)
         return TEXT
 
-    async def main() -> None:
-        server = party("server", ping=EMPTY, tools_call=later)
-        _, dispatcher = await join(server=server, revision="2025-03-26")
-        server.other.is_deaf = True
-        two = batch(request("a", "ping"), request("b", "tools/call", {"name": "any"}))
-        assert len(dispatcher.receive(two)) == 2
-        await until(lambda: not dispatcher.running)
-        assert sorted(each["id"] for each in server.sent[-1]) == ["a", "b"]
-
-    run(main())
+    server = party("server", ping=EMPTY, tools_call=later)
+    _, dispatcher = await join(server=server, revision="2025-03-26")
+    server.other.is_deaf = True
+    two = batch(request("a", "ping"), request("b", "tools/call", {"name": "any"}))
+    assert len(dispatcher.receive(two)) == 2
+    await until(lambda: not dispatcher.running)
+    assert sorted(each["id"] for each in server.sent[-1]) == ["a", "b"]
 
 
-def test_a_batch_waits_no_longer_for_a_request_that_is_cancelled(party, join) -> None:
+@in_loop
+async def test_a_batch_waits_no_longer_for_a_request_that_is_cancelled(party, join) -> None:
     async def never(params: Any) -> Any:
         await asyncio.sleep(LONG)
 
-    async def main() -> None:
-        server = party("server", ping=EMPTY, tools_call=never)
-        _, dispatcher = await join(server=server, revision="2025-03-26")
-        server.other.is_deaf = True
-        dispatcher.receive(batch(request("a", "ping"), request("b", "tools/call", {"name": "any"})))
-        await asyncio.sleep(0)
-        dispatcher.receive(
-            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}'
-        )
-        assert [each["id"] for each in server.sent[-1]] == ["a"]
-        await until(lambda: not dispatcher.running)
-
-    run(main())
+    server = party("server", ping=EMPTY, tools_call=never)
+    _, dispatcher = await join(server=server, revision="2025-03-26")
+    server.other.is_deaf = True
+    dispatcher.receive(batch(request("a", "ping"), request("b", "tools/call", {"name": "any"})))
+    await asyncio.sleep(0)
+    dispatcher.receive(
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}'
+    )
+    assert [each["id"] for each in server.sent[-1]] == ["a"]
+    await until(lambda: not dispatcher.running)
 
 
 # -- cancelling
 
 
 @pytest.mark.requirement("cancellation.receiver.stops", "cancellation.receiver.frees-and-silent")
-def test_a_cancelled_request_stops_and_is_not_answered(party, join) -> None:
+@in_loop
+async def test_a_cancelled_request_stops_and_is_not_answered(party, join) -> None:
     stopped = []
 
     async def never(params: Any) -> Any:
@@ -262,21 +243,18 @@ def test_a_cancelled_request_stops_and_is_not_answered(party, join) -> None:
         finally:
             stopped.append(True)
 
-    async def main() -> None:
-        server = party("server", tools_call=never)
-        client, dispatcher = await join(server=server)
-        waiting = asyncio.ensure_future(client.request("tools/call", call()))
-        await until(lambda: dispatcher.running)
-        before = len(server.sent)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert not dispatcher.running
-        assert await dispatcher.drain(LONG)
-        assert stopped == [True]
-        assert len(server.sent) == before
-
-    run(main())
+    server = party("server", tools_call=never)
+    client, dispatcher = await join(server=server)
+    waiting = asyncio.ensure_future(client.request("tools/call", call()))
+    await until(lambda: dispatcher.running)
+    before = len(server.sent)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not dispatcher.running
+    assert await dispatcher.drain(LONG)
+    assert stopped == [True]
+    assert len(server.sent) == before
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["answers", "fails"])
@@ -331,32 +309,30 @@ def test_a_cancelled_request_that_is_remembered_does_not_keep_its_params(party, 
     assert seen == [True]
 
 
-def test_cancelled_handlers_are_waited_for_while_they_clean_up(party, join) -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        left = []
+@in_loop
+async def test_cancelled_handlers_are_waited_for_while_they_clean_up(party, join) -> None:
+    gate = asyncio.Event()
+    left = []
 
-        async def tidy(params: Any) -> Any:
-            try:
-                await asyncio.sleep(LONG)
-            finally:
-                await gate.wait()
-                left.append(True)
+    async def tidy(params: Any) -> Any:
+        try:
+            await asyncio.sleep(LONG)
+        finally:
+            await gate.wait()
+            left.append(True)
 
-        client, server = await join(server=party("server", tools_call=tidy))
-        waiting = [asyncio.ensure_future(client.request("tools/call", call())) for _ in range(2)]
-        await until(lambda: len(server.running) == 2)
-        for each in waiting:
-            each.cancel()
-        await until(lambda: not server.running)
-        assert not await server.drain(0.01)
-        assert len(server._background) == 2
-        asyncio.get_running_loop().call_soon(gate.set)
-        assert await server.drain(LONG)
-        assert left == [True, True]
-        await until(lambda: not server._background)
-
-    run(main())
+    client, server = await join(server=party("server", tools_call=tidy))
+    waiting = [asyncio.ensure_future(client.request("tools/call", call())) for _ in range(2)]
+    await until(lambda: len(server.running) == 2)
+    for each in waiting:
+        each.cancel()
+    await until(lambda: not server.running)
+    assert not await server.drain(0.01)
+    assert len(server._background) == 2
+    asyncio.get_running_loop().call_soon(gate.set)
+    assert await server.drain(LONG)
+    assert left == [True, True]
+    await until(lambda: not server._background)
 
 
 def test_a_request_cancelled_before_it_began_never_begins(party, join) -> None:
@@ -377,21 +353,19 @@ def test_a_request_cancelled_before_it_began_never_begins(party, join) -> None:
     assert begun == []
 
 
-def test_initialize_is_never_cancelled(party) -> None:
-    async def main() -> None:
-        client, silent = party("client"), party("server")
-        client.other, silent.other = silent, client
-        client.start()
-        silent.start()
-        silent.is_deaf = True
-        params = t.InitializeParams(
-            "2025-06-18", t.ClientCapabilities(), t.Implementation("someone", "1")
-        )
-        with pytest.raises(RequestTimeout):
-            await client.dispatcher.request("initialize", params, timeout=0.01)
-        assert [each["method"] for each in client.sent] == ["initialize"]
-
-    run(main())
+@in_loop
+async def test_initialize_is_never_cancelled(party) -> None:
+    client, silent = party("client"), party("server")
+    client.other, silent.other = silent, client
+    client.start()
+    silent.start()
+    silent.is_deaf = True
+    params = t.InitializeParams(
+        "2025-06-18", t.ClientCapabilities(), t.Implementation("someone", "1")
+    )
+    with pytest.raises(RequestTimeout):
+        await client.dispatcher.request("initialize", params, timeout=0.01)
+    assert [each["method"] for each in client.sent] == ["initialize"]
 
 
 # -- deadlines
@@ -399,96 +373,86 @@ def test_initialize_is_never_cancelled(party) -> None:
 
 @pytest.mark.requirement("timeouts.cancel-by-notification")
 @pytest.mark.parametrize("cap", [None, 500], ids=["no cap", "cap"])
-def test_silence_ends_a_request_and_cancels_it(party, join, cap: float | None) -> None:
+@in_virtual_time
+async def test_silence_ends_a_request_and_cancels_it(party, join, cap: float | None) -> None:
     async def never(params: Any) -> Any:
         await asyncio.sleep(1000)
 
-    async def main() -> None:
-        client_party = party("client")
-        client, server = await join(client=client_party, server=party("server", tools_call=never))
-        started = asyncio.get_running_loop().time()
-        with pytest.raises(RequestTimeout):
-            await client.request("tools/call", call(), timeout=60, cap=cap)
-        assert asyncio.get_running_loop().time() - started == pytest.approx(60, abs=1)
-        assert client_party.sent[-1]["method"] == "notifications/cancelled"
-        await asyncio.sleep(0.01)
-        assert not server.running
-
-    run_in_virtual_time(main())
+    client_party = party("client")
+    client, server = await join(client=client_party, server=party("server", tools_call=never))
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(RequestTimeout):
+        await client.request("tools/call", call(), timeout=60, cap=cap)
+    assert asyncio.get_running_loop().time() - started == pytest.approx(60, abs=1)
+    assert client_party.sent[-1]["method"] == "notifications/cancelled"
+    await asyncio.sleep(0.01)
+    assert not server.running
 
 
 @pytest.mark.requirement("timeouts.maximum-despite-progress")
-def test_progress_extends_the_deadline_up_to_the_cap(party, join) -> None:
-    async def main() -> None:
-        told: list[float] = []
+@in_virtual_time
+async def test_progress_extends_the_deadline_up_to_the_cap(party, join) -> None:
+    told: list[float] = []
 
-        async def works(params: Any) -> Any:
-            for step in range(1, 100):
-                await asyncio.sleep(40)
-                server.notify("notifications/progress", t.ProgressParams("p", step))
+    async def works(params: Any) -> Any:
+        for step in range(1, 100):
+            await asyncio.sleep(40)
+            server.notify("notifications/progress", t.ProgressParams("p", step))
 
-        client, server = await join(server=party("server", tools_call=works))
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        with pytest.raises(RequestTimeout):
-            await client.request(
-                "tools/call",
-                call(progressToken="p"),
-                timeout=60,
-                cap=500,
-                on_progress=lambda params: told.append(params.progress),
-            )
-        assert loop.time() - started == pytest.approx(500, abs=1)
-        assert told == list(range(1, 13))
-
-    run_in_virtual_time(main())
+    client, server = await join(server=party("server", tools_call=works))
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    with pytest.raises(RequestTimeout):
+        await client.request(
+            "tools/call",
+            call(progressToken="p"),
+            timeout=60,
+            cap=500,
+            on_progress=lambda params: told.append(params.progress),
+        )
+    assert loop.time() - started == pytest.approx(500, abs=1)
+    assert told == list(range(1, 13))
 
 
-def test_each_request_ends_at_its_own_deadline(party, join) -> None:
+@in_virtual_time
+async def test_each_request_ends_at_its_own_deadline(party, join) -> None:
     async def never(params: Any) -> Any:
         await asyncio.sleep(10_000)
 
-    async def main() -> None:
-        client, _ = await join(server=party("server", tools_call=never))
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+    client, _ = await join(server=party("server", tools_call=never))
+    loop = asyncio.get_running_loop()
+    started = loop.time()
 
-        async def lasts(timeout: float) -> float:
-            with pytest.raises(RequestTimeout):
-                await client.request("tools/call", call(), timeout=timeout)
-            return loop.time() - started
+    async def lasts(timeout: float) -> float:
+        with pytest.raises(RequestTimeout):
+            await client.request("tools/call", call(), timeout=timeout)
+        return loop.time() - started
 
-        found = await asyncio.gather(lasts(60), lasts(30), lasts(600))
-        assert found == [pytest.approx(each, abs=1) for each in (60, 30, 600)]
-
-    run_in_virtual_time(main())
+    found = await asyncio.gather(lasts(60), lasts(30), lasts(600))
+    assert found == [pytest.approx(each, abs=1) for each in (60, 30, 600)]
 
 
-def test_without_deadlines_a_request_waits(party, join) -> None:
-    async def main() -> None:
-        async def slow(params: Any) -> Any:
-            await asyncio.sleep(100_000)
-            return TEXT
+@in_virtual_time
+async def test_without_deadlines_a_request_waits(party, join) -> None:
+    async def slow(params: Any) -> Any:
+        await asyncio.sleep(100_000)
+        return TEXT
 
-        client, _ = await join(server=party("server", tools_call=slow))
-        assert await client.request("tools/call", call()) == TEXT
-
-    run_in_virtual_time(main())
+    client, _ = await join(server=party("server", tools_call=slow))
+    assert await client.request("tools/call", call()) == TEXT
 
 
 # -- asking and telling
 
 
-def test_a_request_that_would_break_a_rule_is_not_sent(party, join) -> None:
-    async def main() -> None:
-        client_party = party("client")
-        client, _ = await join(client=client_party, server=party("server"))
-        before = len(client_party.sent)
-        with pytest.raises(LocalProtocolError):
-            await client.request("sampling/createMessage", None)
-        assert len(client_party.sent) == before
-
-    run(main())
+@in_loop
+async def test_a_request_that_would_break_a_rule_is_not_sent(party, join) -> None:
+    client_party = party("client")
+    client, _ = await join(client=client_party, server=party("server"))
+    before = len(client_party.sent)
+    with pytest.raises(LocalProtocolError):
+        await client.request("sampling/createMessage", None)
+    assert len(client_party.sent) == before
 
 
 def test_an_async_progress_callback_runs_by_itself_and_may_fail(party, join, caplog) -> None:
@@ -515,16 +479,14 @@ def test_an_async_progress_callback_runs_by_itself_and_may_fail(party, join, cap
     assert "a callback failed" in caplog.text
 
 
-def test_progress_without_a_listener_is_not_a_fault(party, join) -> None:
-    async def main() -> None:
-        async def work(params: Any) -> Any:
-            server.notify("notifications/progress", t.ProgressParams("p", 1))
-            return TEXT
+@in_loop
+async def test_progress_without_a_listener_is_not_a_fault(party, join) -> None:
+    async def work(params: Any) -> Any:
+        server.notify("notifications/progress", t.ProgressParams("p", 1))
+        return TEXT
 
-        client, server = await join(server=party("server", tools_call=work))
-        assert await client.request("tools/call", call(progressToken="p")) == TEXT
-
-    run(main())
+    client, server = await join(server=party("server", tools_call=work))
+    assert await client.request("tools/call", call(progressToken="p")) == TEXT
 
 
 def test_a_failing_callback_ends_nothing(party, join, caplog) -> None:
@@ -549,128 +511,118 @@ def test_an_error_without_id_is_logged(party, join, caplog) -> None:
 # -- ending
 
 
-def test_closing_fails_what_waits_cancels_what_runs_and_tells_the_peer(party, join) -> None:
+@in_loop
+async def test_closing_fails_what_waits_cancels_what_runs_and_tells_the_peer(party, join) -> None:
     async def never(params: Any) -> Any:
         await asyncio.sleep(LONG)
 
-    async def main() -> None:
-        client_party, server_party = party("client"), party("server", tools_call=never)
-        client, server = await join(client=client_party, server=server_party)
-        waiting = asyncio.ensure_future(client.request("tools/call", call()))
-        await until(lambda: server.running)
-        client.spawn(never(None))
-        client.close(ConnectionClosed("gone"))
-        client.close()
-        with pytest.raises(ConnectionClosed, match="gone"):
-            await waiting
-        assert client_party.sent[-1]["method"] == "notifications/cancelled"
-        assert await client.drain(LONG)
-        assert await server.drain(LONG)
-        with pytest.raises(ConnectionClosed, match="gone"):
-            await client.request("ping")
-        client.notify("notifications/roots/list_changed")
-
-    run(main())
-
-
-def test_after_closing_nothing_is_written(party, join) -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-
-        async def stubborn(params: Any) -> Any:
-            while not gate.is_set():
-                try:
-                    await gate.wait()
-                except asyncio.CancelledError:
-                    gate.set()
-            return TEXT
-
-        server_party = party("server", tools_call=stubborn)
-        client, server = await join(server=server_party)
-        waiting = asyncio.ensure_future(client.request("tools/call", call()))
-        await until(lambda: server.running)
-        before = len(server_party.sent)
-        server.close()
-        assert await server.drain(LONG)
-        assert len(server_party.sent) == before
-        waiting.cancel()
-
-    run(main())
-
-
-def test_waiting_for_handlers_is_bounded(party, join) -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-
-        async def slow(params: Any) -> Any:
-            await gate.wait()
-            return TEXT
-
-        client, server = await join(server=party("server", tools_call=slow))
-        assert await server.drain(0)
-        waiting = asyncio.ensure_future(client.request("tools/call", call()))
-        await until(lambda: server.running)
-        assert not await server.drain(0.01)
-        gate.set()
-        assert await server.drain(LONG)
+    client_party, server_party = party("client"), party("server", tools_call=never)
+    client, server = await join(client=client_party, server=server_party)
+    waiting = asyncio.ensure_future(client.request("tools/call", call()))
+    await until(lambda: server.running)
+    client.spawn(never(None))
+    client.close(ConnectionClosed("gone"))
+    client.close()
+    with pytest.raises(ConnectionClosed, match="gone"):
         await waiting
-
-    run(main())
-
-
-def test_at_the_end_of_input_our_own_questions_fail_and_answers_still_leave(party, join) -> None:
-    async def main() -> None:
-        async def asks(params: Any) -> t.CallToolResult:
-            with pytest.raises(ConnectionClosed):
-                await server.request("roots/list")
-            return TEXT
-
-        never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        async def roots(params: Any) -> Any:
-            await never
-
-        client, server = await join(
-            client=party("client", roots_list=roots), server=party("server", tools_call=asks)
-        )
-        waiting = asyncio.ensure_future(client.request("tools/call", call()))
-        await until(lambda: client.running)
-        server.end_of_input()
-        assert await waiting == TEXT
-        client.close()
-        await client.drain(LONG)
-
-    run(main())
+    assert client_party.sent[-1]["method"] == "notifications/cancelled"
+    assert await client.drain(LONG)
+    assert await server.drain(LONG)
+    with pytest.raises(ConnectionClosed, match="gone"):
+        await client.request("ping")
+    client.notify("notifications/roots/list_changed")
 
 
-def test_an_invalid_answer_of_a_handler_becomes_an_internal_error(party, join) -> None:
+@in_loop
+async def test_after_closing_nothing_is_written(party, join) -> None:
+    gate = asyncio.Event()
+
+    async def stubborn(params: Any) -> Any:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                gate.set()
+        return TEXT
+
+    server_party = party("server", tools_call=stubborn)
+    client, server = await join(server=server_party)
+    waiting = asyncio.ensure_future(client.request("tools/call", call()))
+    await until(lambda: server.running)
+    before = len(server_party.sent)
+    server.close()
+    assert await server.drain(LONG)
+    assert len(server_party.sent) == before
+    waiting.cancel()
+
+
+@in_loop
+async def test_waiting_for_handlers_is_bounded(party, join) -> None:
+    gate = asyncio.Event()
+
+    async def slow(params: Any) -> Any:
+        await gate.wait()
+        return TEXT
+
+    client, server = await join(server=party("server", tools_call=slow))
+    assert await server.drain(0)
+    waiting = asyncio.ensure_future(client.request("tools/call", call()))
+    await until(lambda: server.running)
+    assert not await server.drain(0.01)
+    gate.set()
+    assert await server.drain(LONG)
+    await waiting
+
+
+@in_loop
+async def test_at_the_end_of_input_our_own_questions_fail_and_answers_still_leave(
+    party, join
+) -> None:
+    async def asks(params: Any) -> t.CallToolResult:
+        with pytest.raises(ConnectionClosed):
+            await server.request("roots/list")
+        return TEXT
+
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def roots(params: Any) -> Any:
+        await never
+
+    client, server = await join(
+        client=party("client", roots_list=roots), server=party("server", tools_call=asks)
+    )
+    waiting = asyncio.ensure_future(client.request("tools/call", call()))
+    await until(lambda: client.running)
+    server.end_of_input()
+    assert await waiting == TEXT
+    client.close()
+    await client.drain(LONG)
+
+
+@in_loop
+async def test_an_invalid_answer_of_a_handler_becomes_an_internal_error(party, join) -> None:
     def refuse(params: Any) -> Any:
         raise InvalidParams("no such tool")
 
-    async def main() -> None:
-        client, _ = await join(server=party("server", tools_call=refuse))
-        with pytest.raises(RequestError) as caught:
-            await client.request("tools/call", call())
-        assert caught.value.code == -32602
-
-    run(main())
+    client, _ = await join(server=party("server", tools_call=refuse))
+    with pytest.raises(RequestError) as caught:
+        await client.request("tools/call", call())
+    assert caught.value.code == -32602
 
 
-def test_a_conversation_that_was_let_go_answers_nothing(party, join) -> None:
-    async def main() -> None:
-        side = party("server", ping=EMPTY)
-        _, server = await join(server=side)
-        sent, told = len(side.sent), list(side.told)
-        server.let_go()
-        for message in (
-            b'{"jsonrpc":"2.0","id":7,"method":"ping"}',
-            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}',
-            b"not JSON",
-        ):
-            server.receive(message)
-        await asyncio.sleep(0)
-        assert len(side.sent) == sent
-        assert side.told == told
-        assert side.refused == []
-
-    run(main())
+@in_loop
+async def test_a_conversation_that_was_let_go_answers_nothing(party, join) -> None:
+    side = party("server", ping=EMPTY)
+    _, server = await join(server=side)
+    sent, told = len(side.sent), list(side.told)
+    server.let_go()
+    for message in (
+        b'{"jsonrpc":"2.0","id":7,"method":"ping"}',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}',
+        b"not JSON",
+    ):
+        server.receive(message)
+    await asyncio.sleep(0)
+    assert len(side.sent) == sent
+    assert side.told == told
+    assert side.refused == []

@@ -12,7 +12,7 @@ import pytest
 from accord import Context, Server, ToolError, connect
 from accord.runtime.eager import HAS_EAGER_TASKS, code_without_await, run_at_once
 from support.tables import cases
-from support.waiting import LONG, run, until_sync
+from support.waiting import LONG, in_loop, run, until_sync
 
 NUMBER: ContextVar[int] = ContextVar("NUMBER", default=0)
 
@@ -77,18 +77,15 @@ def test_other_functions_are_not_brief(function: Any) -> None:
     assert code_without_await(function) is None
 
 
-def test_a_brief_tool_is_answered_before_the_loop_turns() -> None:
+@in_loop
+async def test_a_brief_tool_is_answered_before_the_loop_turns() -> None:
     turns: list[int] = []
-
-    async def main() -> None:
-        server: Server[None] = Server("brief")
-        server.add_tool(plain)
-        async with connect(server) as client:
-            asyncio.get_running_loop().call_soon(turns.append, 1)
-            await client.call_tool("plain")
-            assert turns == []
-
-    run(main())
+    server: Server[None] = Server("brief")
+    server.add_tool(plain)
+    async with connect(server) as client:
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+        await client.call_tool("plain")
+        assert turns == []
 
 
 def test_context_variables_do_not_reach_the_next_request() -> None:
@@ -99,7 +96,8 @@ def test_context_variables_do_not_reach_the_next_request() -> None:
     assert call(tool, 3) == ["1", "1", "1"]
 
 
-def test_the_caller_of_a_server_in_memory_keeps_its_context_and_its_task() -> None:
+@in_loop
+async def test_the_caller_of_a_server_in_memory_keeps_its_context_and_its_task() -> None:
     server: Server[None] = Server("brief")
 
     @server.tool
@@ -108,14 +106,11 @@ def test_the_caller_of_a_server_in_memory_keeps_its_context_and_its_task() -> No
         NUMBER.set(7)
         return asyncio.current_task() is not None
 
-    async def main() -> None:
-        async with connect(server) as client:
-            task = asyncio.current_task()
-            await client.call_tool("tool")
-            assert NUMBER.get() == 0
-            assert asyncio.current_task() is task
-
-    run(main())
+    async with connect(server) as client:
+        task = asyncio.current_task()
+        await client.call_tool("tool")
+        assert NUMBER.get() == 0
+        assert asyncio.current_task() is task
 
 
 def test_each_request_has_a_task_of_its_own_to_keep_values_by() -> None:
@@ -167,21 +162,19 @@ def test_callbacks_of_the_task_of_a_brief_tool_are_called_after_it() -> None:
     assert seen == ["kept"]
 
 
-def test_the_task_of_a_brief_tool_can_be_awaited_later() -> None:
+@in_loop
+async def test_the_task_of_a_brief_tool_can_be_awaited_later() -> None:
     kept: list[Any] = []
 
     async def tool() -> str:
         kept.append(asyncio.current_task())
         return "done"
 
-    async def main() -> None:
-        server: Server[None] = Server("brief")
-        server.add_tool(tool)
-        async with connect(server) as client:
-            await client.call_tool("tool")
-            await kept[0]
-
-    run(main())
+    server: Server[None] = Server("brief")
+    server.add_tool(tool)
+    async with connect(server) as client:
+        await client.call_tool("tool")
+        await kept[0]
 
 
 def test_a_brief_tool_that_cancels_its_task_is_answered() -> None:
@@ -288,14 +281,12 @@ def test_a_tool_whose_code_is_replaced_may_wait() -> None:
 
 
 @until_3_12
-def test_work_that_waits_cannot_run_at_once() -> None:
-    async def main() -> None:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        with pytest.raises(RuntimeError, match="waits although its code has no await"):
-            run_at_once(asyncio.sleep(0), loop)
-        assert asyncio.current_task() is task
-
-    run(main())
+@in_loop
+async def test_work_that_waits_cannot_run_at_once() -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    with pytest.raises(RuntimeError, match="waits although its code has no await"):
+        run_at_once(asyncio.sleep(0), loop)
+    assert asyncio.current_task() is task
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="log records name tasks since 3.12")

@@ -11,7 +11,7 @@ from accord.errors import InvalidParams, RequestError
 from accord.runtime.handlers import Deferred
 from accord.runtime.tasks import call_in_batch, leave_for_end
 from accord.runtime.watchdog import Watchdog
-from support.waiting import run, until
+from support.waiting import in_loop, run, until
 
 TEXT = t.CallToolResult([t.TextContent("done")])
 
@@ -38,22 +38,20 @@ async def asking(client: Any, work: Work) -> tuple["asyncio.Task[Any]", Deferred
     return asked, work.begun[-1]
 
 
-def test_an_outcome_is_answered_in_the_turn_in_which_it_is_known(party, join, work) -> None:
-    async def main() -> None:
-        side = party("server", tools_call=work)
-        watchdog = Watchdog()
-        client, server = await join(server=side, watchdog=watchdog)
-        asked, deferred = await asking(client, work)
-        assert list(server.running.values()) == [deferred]
-        sent = len(side.sent)
-        deferred.set_outcome(TEXT)
-        assert len(side.sent) == sent + 1
-        assert not server.running
-        deferred.set_outcome(None)
-        assert len(side.sent) == sent + 1
-        assert await asked == TEXT
-
-    run(main())
+@in_loop
+async def test_an_outcome_is_answered_in_the_turn_in_which_it_is_known(party, join, work) -> None:
+    side = party("server", tools_call=work)
+    watchdog = Watchdog()
+    client, server = await join(server=side, watchdog=watchdog)
+    asked, deferred = await asking(client, work)
+    assert list(server.running.values()) == [deferred]
+    sent = len(side.sent)
+    deferred.set_outcome(TEXT)
+    assert len(side.sent) == sent + 1
+    assert not server.running
+    deferred.set_outcome(None)
+    assert len(side.sent) == sent + 1
+    assert await asked == TEXT
 
 
 @pytest.mark.parametrize(
@@ -64,46 +62,40 @@ def test_an_outcome_is_answered_in_the_turn_in_which_it_is_known(party, join, wo
         (asyncio.CancelledError(), "the work was cancelled"),
     ],
 )
-def test_a_failure_is_an_error_reply(party, join, work, error, message) -> None:
-    async def main() -> None:
-        client, server = await join(server=party("server", tools_call=work))
-        asked, deferred = await asking(client, work)
-        deferred.set_outcome(None, error)
-        with pytest.raises(RequestError) as caught:
-            await asked
-        assert caught.value.message == message
-        assert not server.running
-
-    run(main())
+@in_loop
+async def test_a_failure_is_an_error_reply(party, join, work, error, message) -> None:
+    client, server = await join(server=party("server", tools_call=work))
+    asked, deferred = await asking(client, work)
+    deferred.set_outcome(None, error)
+    with pytest.raises(RequestError) as caught:
+        await asked
+    assert caught.value.message == message
+    assert not server.running
 
 
-def test_work_that_its_caller_cancels_gets_no_answer(party, join, work) -> None:
-    async def main() -> None:
-        side = party("server", tools_call=work)
-        client, server = await join(server=side)
-        asked, deferred = await asking(client, work)
-        sent = len(side.sent)
-        asked.cancel()
-        await until(deferred.cancelled)
-        deferred.set_outcome(TEXT)
-        assert len(side.sent) == sent
-        assert not server.running
-        assert await server.drain(0)
-
-    run(main())
+@in_loop
+async def test_work_that_its_caller_cancels_gets_no_answer(party, join, work) -> None:
+    side = party("server", tools_call=work)
+    client, server = await join(server=side)
+    asked, deferred = await asking(client, work)
+    sent = len(side.sent)
+    asked.cancel()
+    await until(deferred.cancelled)
+    deferred.set_outcome(TEXT)
+    assert len(side.sent) == sent
+    assert not server.running
+    assert await server.drain(0)
 
 
-def test_the_end_waits_for_work_and_then_cancels_it(party, join, work) -> None:
-    async def main() -> None:
-        client, server = await join(server=party("server", tools_call=work))
-        asked, deferred = await asking(client, work)
-        assert not await server.drain(0.01)
-        server.close()
-        assert await server.drain()
-        assert deferred.cancelled()
-        asked.cancel()
-
-    run(main())
+@in_loop
+async def test_the_end_waits_for_work_and_then_cancels_it(party, join, work) -> None:
+    client, server = await join(server=party("server", tools_call=work))
+    asked, deferred = await asking(client, work)
+    assert not await server.drain(0.01)
+    server.close()
+    assert await server.drain()
+    assert deferred.cancelled()
+    asked.cancel()
 
 
 # -- batches

@@ -13,6 +13,7 @@ from accord.server import CacheHints
 from accord.testing import run_in_virtual_time
 from accord.types import ReadResourceResult, ResourceContents
 from support.listening import SERVER_INFO, ListeningClient
+from support.running import in_virtual_time
 from support.tables import cases
 
 LISTS = {
@@ -144,18 +145,15 @@ def test_files_say_how_long_they_may_be_kept(tmp_path: Path) -> None:
     assert hints(server, "resources/read", uri="files://b.txt") == (3_000, "public")
 
 
-def test_clients_of_older_revisions_get_no_hints() -> None:
+@in_virtual_time
+async def test_clients_of_older_revisions_get_no_hints() -> None:
     server = make(cache=CacheHints(tools=60, reads=60, scope="public"))
-
-    async def main() -> None:
-        async with ListeningClient(server) as raw:
-            await raw.open("2025-11-25")
-            tools = await raw.ask(1, "tools/list")
-            note = await raw.ask(2, "resources/read", {"uri": "note://a"})
-            assert sorted(tools["result"]) == ["tools"]
-            assert sorted(note["result"]) == ["contents"]
-
-    run_in_virtual_time(main())
+    async with ListeningClient(server) as raw:
+        await raw.open("2025-11-25")
+        tools = await raw.ask(1, "tools/list")
+        note = await raw.ask(2, "resources/read", {"uri": "note://a"})
+        assert sorted(tools["result"]) == ["tools"]
+        assert sorted(note["result"]) == ["contents"]
 
 
 @pytest.mark.requirement("meta.result.server-info", "discover.result.server-info")

@@ -11,7 +11,7 @@ from accord.errors import RequestTimeout
 from accord.types import PromptReference
 from support.raw import RawClient
 from support.tables import cases
-from support.waiting import LONG, run, until
+from support.waiting import LONG, in_loop, run, until
 
 
 @dataclass
@@ -31,7 +31,8 @@ def served(*tools: Any, **settings: Any) -> Server[Any]:
     return server
 
 
-def test_values_are_kept_by_their_type() -> None:
+@in_loop
+async def test_values_are_kept_by_their_type() -> None:
     async def keep(ctx: Context) -> str:
         ctx.put(Derived("one"))
         ctx.put(Derived("two"))
@@ -40,12 +41,9 @@ def test_values_are_kept_by_their_type() -> None:
         assert ctx.get(Base).name == "two"
         return repr(ctx)
 
-    async def main() -> None:
-        async with connect(served(keep)) as client:
-            result = await client.call_tool("keep", result_type=str)
-            assert result == "Context('tools/call', id=1)"
-
-    run(main())
+    async with connect(served(keep)) as client:
+        result = await client.call_tool("keep", result_type=str)
+        assert result == "Context('tools/call', id=1)"
 
 
 @cases(
@@ -63,21 +61,22 @@ def test_values_are_kept_by_their_type() -> None:
         ),
     ],
 )
-def test_values_that_the_protocol_does_not_allow_are_refused(mistake: Any, reported: str) -> None:
+@in_loop
+async def test_values_that_the_protocol_does_not_allow_are_refused(
+    mistake: Any, reported: str
+) -> None:
     async def tell(ctx: Context) -> None:
         await mistake(ctx)
 
-    async def main() -> None:
-        server = served(tell, debug=True)
-        async with connect(server, on_progress=print, on_sample=print) as client:
-            result = await client.call_tool("tell")
-            assert result.is_error
-            assert reported in result.content[0].text  # type: ignore[union-attr]
-
-    run(main())
+    server = served(tell, debug=True)
+    async with connect(server, on_progress=print, on_sample=print) as client:
+        result = await client.call_tool("tell")
+        assert result.is_error
+        assert reported in result.content[0].text  # type: ignore[union-attr]
 
 
-def test_wait_is_refused_on_the_loop() -> None:
+@in_loop
+async def test_wait_is_refused_on_the_loop() -> None:
     async def wrong(ctx: Context) -> str:
         with pytest.raises(RuntimeError, match="use await"):
             ctx.wait(asyncio.sleep(0))
@@ -86,12 +85,9 @@ def test_wait_is_refused_on_the_loop() -> None:
     def right(ctx: Context) -> str:
         return ctx.wait(asyncio.sleep(0, "waited"))
 
-    async def main() -> None:
-        async with connect(served(wrong, right)) as client:
-            assert await client.call_tool("wrong", result_type=str) == "refused"
-            assert await client.call_tool("right", result_type=str) == "waited"
-
-    run(main())
+    async with connect(served(wrong, right)) as client:
+        assert await client.call_tool("wrong", result_type=str) == "refused"
+        assert await client.call_tool("right", result_type=str) == "waited"
 
 
 def test_waiting_after_the_cancellation_ends_at_once() -> None:
@@ -121,19 +117,17 @@ def test_waiting_after_the_cancellation_ends_at_once() -> None:
 
 
 @cases("data", [object(), {1: object()}, float("nan"), "\ud800"])
-def test_values_that_json_cannot_express_are_logged_as_text(data: Any) -> None:
+@in_loop
+async def test_values_that_json_cannot_express_are_logged_as_text(data: Any) -> None:
     heard: list[Any] = []
 
     async def speak(ctx: Context) -> str:
         await ctx.warning(data)
         return "x"
 
-    async def main() -> None:
-        async with connect(served(speak), on_log=heard.append) as client:
-            assert await client.call_tool("speak", result_type=str) == "x"
-            await until(lambda: heard)
-
-    run(main())
+    async with connect(served(speak), on_log=heard.append) as client:
+        assert await client.call_tool("speak", result_type=str) == "x"
+        await until(lambda: heard)
 
 
 def test_the_log_level_setting_holds_until_the_client_sets_one() -> None:
@@ -156,7 +150,8 @@ def test_the_log_level_setting_holds_until_the_client_sets_one() -> None:
 
 
 @pytest.mark.requirement("timeouts.established", "timeouts.cancel-by-notification")
-def test_an_unanswered_request_to_the_client_times_out() -> None:
+@in_loop
+async def test_an_unanswered_request_to_the_client_times_out() -> None:
     gave_up = asyncio.Event()
 
     async def ask(ctx: Context) -> str:
@@ -170,12 +165,9 @@ def test_an_unanswered_request_to_the_client_times_out() -> None:
         finally:
             gave_up.set()
 
-    async def main() -> None:
-        async with connect(served(ask), revision="2025-11-25", on_sample=model) as client:
-            assert await client.call_tool("ask", result_type=str) == "nobody"
-            await gave_up.wait()
-
-    run(main())
+    async with connect(served(ask), revision="2025-11-25", on_sample=model) as client:
+        assert await client.call_tool("ask", result_type=str) == "nobody"
+        await gave_up.wait()
 
 
 @pytest.mark.parametrize("kind", ["tool", "resource", "prompt"])
@@ -240,34 +232,30 @@ def test_a_plain_tool_that_times_out_sees_is_cancelled() -> None:
     assert seen == [True]
 
 
-def test_a_completer_has_a_context() -> None:
+@in_loop
+async def test_a_completer_has_a_context() -> None:
     def names(typed: str) -> list[str]:
         return [Context.current().method]
 
-    async def main() -> None:
-        server = Server("desk")
-        server.add_prompt(lambda name: name, name="greet")
-        server.add_completion("greet", "name", names)
-        async with connect(server) as client:
-            found = await client.complete(PromptReference("greet"), "name", "")
-            assert found.values == ["completion/complete"]
-
-    run(main())
+    server = Server("desk")
+    server.add_prompt(lambda name: name, name="greet")
+    server.add_completion("greet", "name", names)
+    async with connect(server) as client:
+        found = await client.complete(PromptReference("greet"), "name", "")
+        assert found.values == ["completion/complete"]
 
 
 @pytest.mark.requirement("elicitation.mode.supported-only")
-def test_a_client_with_url_mode_alone_is_not_asked_by_form() -> None:
+@in_loop
+async def test_a_client_with_url_mode_alone_is_not_asked_by_form() -> None:
     async def choose(ctx: Context) -> str:
         return await ctx.elicit("window or aisle?", str)
 
-    async def main() -> None:
-        async with RawClient(served(choose)) as raw:
-            await raw.open("2025-11-25", elicitation={"url": {}})
-            answer = await raw.ask(1, "tools/call", {"name": "choose", "arguments": {}})
-            assert answer["result"]["isError"]
-            assert answer["result"]["content"][0]["text"] == (
-                "the client did not declare elicitation.form"
-            )
-            assert [each for each in raw.received if "method" in each] == []
-
-    run(main())
+    async with RawClient(served(choose)) as raw:
+        await raw.open("2025-11-25", elicitation={"url": {}})
+        answer = await raw.ask(1, "tools/call", {"name": "choose", "arguments": {}})
+        assert answer["result"]["isError"]
+        assert answer["result"]["content"][0]["text"] == (
+            "the client did not declare elicitation.form"
+        )
+        assert [each for each in raw.received if "method" in each] == []

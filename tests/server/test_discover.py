@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from accord import Server
-from accord.testing import run_in_virtual_time
 from support.listening import SERVER_INFO, ListeningClient
+from support.running import in_virtual_time
 from support.tables import cases
 
 METHODS = {
@@ -44,26 +44,24 @@ def make(*kinds: str, **settings: Any) -> Server[Any]:
     "discover.result.server-info",
     "discover.result.lists-request-version",
 )
-def test_the_server_names_its_revisions_and_itself() -> None:
-    async def main() -> None:
-        async with ListeningClient(make("tools", "resources")) as raw:
-            result = await raw.result("d", "server/discover")
-            assert result["_meta"] == {SERVER_INFO: {"name": "desk", "version": "3"}}
-            assert result["instructions"] == "Be kind."
-            assert result["supportedVersions"] == [
-                "2026-07-28",
-                "2025-11-25",
-                "2025-06-18",
-                "2025-03-26",
-                "2024-11-05",
-            ]
-            assert result["capabilities"] == {
-                "logging": {},
-                "tools": {"listChanged": True},
-                "resources": {"subscribe": True, "listChanged": True},
-            }
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_the_server_names_its_revisions_and_itself() -> None:
+    async with ListeningClient(make("tools", "resources")) as raw:
+        result = await raw.result("d", "server/discover")
+        assert result["_meta"] == {SERVER_INFO: {"name": "desk", "version": "3"}}
+        assert result["instructions"] == "Be kind."
+        assert result["supportedVersions"] == [
+            "2026-07-28",
+            "2025-11-25",
+            "2025-06-18",
+            "2025-03-26",
+            "2024-11-05",
+        ]
+        assert result["capabilities"] == {
+            "logging": {},
+            "tools": {"listChanged": True},
+            "resources": {"subscribe": True, "listChanged": True},
+        }
 
 
 @pytest.mark.requirement(
@@ -72,30 +70,25 @@ def test_the_server_names_its_revisions_and_itself() -> None:
     "tools.list.answers-when-declared",
 )
 @cases("kinds", [(), ("tools",), ("prompts",), ("resources",)])
-def test_methods_are_served_if_their_capability_is_declared(kinds: tuple[str, ...]) -> None:
-    async def main() -> None:
-        async with ListeningClient(make(*kinds)) as raw:
-            declared = (await raw.result("d", "server/discover"))["capabilities"]
-            for capability, methods in METHODS.items():
-                for method, params in methods.items():
-                    raw.post(method, method, **params)
-                    answer = await raw.answer_to(method)
-                    if capability in declared:
-                        assert answer["result"]["resultType"] == "complete"
-                    else:
-                        assert answer["error"]["code"] == -32601
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_methods_are_served_if_their_capability_is_declared(kinds: tuple[str, ...]) -> None:
+    async with ListeningClient(make(*kinds)) as raw:
+        declared = (await raw.result("d", "server/discover"))["capabilities"]
+        for capability, methods in METHODS.items():
+            for method, params in methods.items():
+                raw.post(method, method, **params)
+                answer = await raw.answer_to(method)
+                if capability in declared:
+                    assert answer["result"]["resultType"] == "complete"
+                else:
+                    assert answer["error"]["code"] == -32601
 
 
-def test_capabilities_follow_the_entries() -> None:
+@in_virtual_time
+async def test_capabilities_follow_the_entries() -> None:
     server = make()
-
-    async def main() -> None:
-        async with ListeningClient(server) as raw:
-            assert "tools" not in (await raw.result(1, "server/discover"))["capabilities"]
-            server.add_tool(lambda: "x", name="look", description="Look.")
-            assert "tools" in (await raw.result(2, "server/discover"))["capabilities"]
-            await raw.result(3, "tools/list")
-
-    run_in_virtual_time(main())
+    async with ListeningClient(server) as raw:
+        assert "tools" not in (await raw.result(1, "server/discover"))["capabilities"]
+        server.add_tool(lambda: "x", name="look", description="Look.")
+        assert "tools" in (await raw.result(2, "server/discover"))["capabilities"]
+        await raw.result(3, "tools/list")

@@ -12,11 +12,11 @@ import pytest
 from accord import Principal, Server
 from accord.server.hub import ServerChange
 from accord.server.tasks import TaskRecord
-from accord.testing import run_in_virtual_time
 from accord.types import EmptyParams
 from support.listening import SUBSCRIPTION, ListeningClient
 from support.modern import meta
-from support.waiting import run, until
+from support.running import in_virtual_time
+from support.waiting import in_loop, until
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 TOOLS = "notifications/tools/list_changed"
@@ -48,67 +48,57 @@ def names(messages: list[Any]) -> list[str]:
     "subscriptions.nothing-before-ack",
 )
 @pytest.mark.parametrize("id", ["L1", 7])
-def test_the_acknowledgement_comes_first_and_says_what_is_honoured(id: Any) -> None:
-    async def main() -> None:
-        async with ListeningClient(make()) as raw:
-            uris = ["note://a", "note://missing", "book://b", "note://a"]
-            raw.listen(
-                id, toolsListChanged=True, promptsListChanged=False, resourceSubscriptions=uris
-            )
-            first = raw.received[0]
-            assert first["method"] == ACKNOWLEDGED
-            honoured = {"toolsListChanged": True, "resourceSubscriptions": ["note://a", "book://b"]}
-            assert first["params"]["notifications"] == honoured
-            assert first["params"]["_meta"] == {SUBSCRIPTION: id}
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_the_acknowledgement_comes_first_and_says_what_is_honoured(id: Any) -> None:
+    async with ListeningClient(make()) as raw:
+        uris = ["note://a", "note://missing", "book://b", "note://a"]
+        raw.listen(id, toolsListChanged=True, promptsListChanged=False, resourceSubscriptions=uris)
+        first = raw.received[0]
+        assert first["method"] == ACKNOWLEDGED
+        honoured = {"toolsListChanged": True, "resourceSubscriptions": ["note://a", "book://b"]}
+        assert first["params"]["notifications"] == honoured
+        assert first["params"]["_meta"] == {SUBSCRIPTION: id}
 
 
 @pytest.mark.requirement(
     "subscriptions.ack-is-subset", "resources.subscribe-capability-governs-listen"
 )
-def test_kinds_that_the_server_does_not_declare_are_left_out() -> None:
+@in_virtual_time
+async def test_kinds_that_the_server_does_not_declare_are_left_out() -> None:
     server: Server[Any] = Server("desk")
     server.add_prompt(lambda: "x", name="greet")
-
-    async def main() -> None:
-        async with ListeningClient(server) as raw:
-            raw.listen(
-                1,
-                toolsListChanged=True,
-                promptsListChanged=True,
-                resourcesListChanged=True,
-                resourceSubscriptions=["note://a"],
-                taskIds=["t"],
-            )
-            assert raw.received[0]["params"]["notifications"] == {"promptsListChanged": True}
-
-    run_in_virtual_time(main())
+    async with ListeningClient(server) as raw:
+        raw.listen(
+            1,
+            toolsListChanged=True,
+            promptsListChanged=True,
+            resourcesListChanged=True,
+            resourceSubscriptions=["note://a"],
+            taskIds=["t"],
+        )
+        assert raw.received[0]["params"]["notifications"] == {"promptsListChanged": True}
 
 
-def test_an_empty_filter_is_acknowledged_and_stays_open() -> None:
-    async def main() -> None:
-        async with ListeningClient(make()) as raw:
-            raw.listen(1)
-            assert raw.received[0]["params"]["notifications"] == {}
-            await asyncio.sleep(BURST)
-            assert len(raw.received) == 1
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_an_empty_filter_is_acknowledged_and_stays_open() -> None:
+    async with ListeningClient(make()) as raw:
+        raw.listen(1)
+        assert raw.received[0]["params"]["notifications"] == {}
+        await asyncio.sleep(BURST)
+        assert len(raw.received) == 1
 
 
 @pytest.mark.requirement("subscriptions.ack-is-subset")
-def test_a_request_listens_to_a_limited_number_of_resources() -> None:
-    async def main() -> None:
-        async with ListeningClient(make()) as raw:
-            raw.listen(1, resourceSubscriptions=[f"book://{number}" for number in range(1_200)])
-            honoured = raw.received[0]["params"]["notifications"]["resourceSubscriptions"]
-            assert honoured == [f"book://{number}" for number in range(1_000)]
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_a_request_listens_to_a_limited_number_of_resources() -> None:
+    async with ListeningClient(make()) as raw:
+        raw.listen(1, resourceSubscriptions=[f"book://{number}" for number in range(1_200)])
+        honoured = raw.received[0]["params"]["notifications"]["resourceSubscriptions"]
+        assert honoured == [f"book://{number}" for number in range(1_000)]
 
 
-def test_tasks_are_looked_up_before_the_acknowledgement(monkeypatch: Any) -> None:
+@in_virtual_time
+async def test_tasks_are_looked_up_before_the_acknowledgement(monkeypatch: Any) -> None:
     server = make()
     server.add_tool(lambda: "x", name="slow", description="Slow.", task="optional")
 
@@ -129,28 +119,25 @@ def test_tasks_are_looked_up_before_the_acknowledgement(monkeypatch: Any) -> Non
             raise RuntimeError("no store")
         return [mine for id in ids if id == "mine"]
 
-    async def main() -> None:
-        monkeypatch.setattr(server._core.tasks, "visible", find)
-        tasks = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-        async with ListeningClient(server, capabilities=tasks) as raw:
-            raw.listen(1, taskIds=["mine", "theirs"])
-            raw.listen(2, taskIds=["broken"])
-            raw.listen(3, taskIds=["theirs"], toolsListChanged=True)
-            raw.listen(4, taskIds=["mine"])
-            raw.notify("notifications/cancelled", {"requestId": 4})
-            assert raw.received == []
-            await asyncio.sleep(2)
-            (first,), (third,) = raw.notices(1), raw.notices(3)
-            assert first["params"]["notifications"] == {"taskIds": ["mine"]}
-            assert third["params"]["notifications"] == {"toolsListChanged": True}
-            assert raw.answers_to(2)[0]["error"]["code"] == -32603
-            assert len(server._core.hub) == 2
-            (session,) = server._core.sessions
-            assert sorted(session.listening) == [1, 3]
-            server._core.hub.publish(ServerChange("notifications/tasks", "theirs", EmptyParams()))
-            assert len(raw.received) == 3
-
-    run_in_virtual_time(main())
+    monkeypatch.setattr(server._core.tasks, "visible", find)
+    tasks = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    async with ListeningClient(server, capabilities=tasks) as raw:
+        raw.listen(1, taskIds=["mine", "theirs"])
+        raw.listen(2, taskIds=["broken"])
+        raw.listen(3, taskIds=["theirs"], toolsListChanged=True)
+        raw.listen(4, taskIds=["mine"])
+        raw.notify("notifications/cancelled", {"requestId": 4})
+        assert raw.received == []
+        await asyncio.sleep(2)
+        (first,), (third,) = raw.notices(1), raw.notices(3)
+        assert first["params"]["notifications"] == {"taskIds": ["mine"]}
+        assert third["params"]["notifications"] == {"toolsListChanged": True}
+        assert raw.answers_to(2)[0]["error"]["code"] == -32603
+        assert len(server._core.hub) == 2
+        (session,) = server._core.sessions
+        assert sorted(session.listening) == [1, 3]
+        server._core.hub.publish(ServerChange("notifications/tasks", "theirs", EmptyParams()))
+        assert len(raw.received) == 3
 
 
 @pytest.mark.requirement(
@@ -161,80 +148,68 @@ def test_tasks_are_looked_up_before_the_acknowledgement(monkeypatch: Any) -> Non
     "subscriptions.resources-list-changed",
     "meta.listen.subscription-id",
 )
-def test_each_subscription_hears_of_what_it_asked_for_under_its_id() -> None:
+@in_virtual_time
+async def test_each_subscription_hears_of_what_it_asked_for_under_its_id() -> None:
     server = make()
+    async with ListeningClient(server) as raw:
+        raw.listen("lists", toolsListChanged=True, resourcesListChanged=True)
+        raw.listen(2, promptsListChanged=True, resourceSubscriptions=["note://a"])
+        for number in range(3):
+            server.add_tool(lambda: "x", name=f"tool_{number}")
+            server.add_prompt(lambda: "x", name=f"prompt_{number}")
+            server.add_resource(f"note://{number}", lambda: "x")
+        server.resource_updated("note://a")
+        server.resource_updated("note://b")
+        await asyncio.sleep(BURST)
+        assert names(raw.notices("lists")) == [ACKNOWLEDGED, TOOLS, RESOURCES]
+        assert names(raw.notices(2)) == [ACKNOWLEDGED, UPDATED, PROMPTS]
+        assert raw.notices(2)[1]["params"]["uri"] == "note://a"
+        assert len(raw.notices()) == 6
 
-    async def main() -> None:
-        async with ListeningClient(server) as raw:
-            raw.listen("lists", toolsListChanged=True, resourcesListChanged=True)
-            raw.listen(2, promptsListChanged=True, resourceSubscriptions=["note://a"])
-            for number in range(3):
-                server.add_tool(lambda: "x", name=f"tool_{number}")
-                server.add_prompt(lambda: "x", name=f"prompt_{number}")
-                server.add_resource(f"note://{number}", lambda: "x")
+
+@in_virtual_time
+async def test_lists_can_be_announced_without_a_change_of_entries() -> None:
+    server = make()
+    async with ListeningClient(server) as raw:
+        raw.listen(1, toolsListChanged=True)
+        server.list_changed("tools")
+        await asyncio.sleep(BURST)
+        assert names(raw.notices(1)) == [ACKNOWLEDGED, TOOLS]
+
+
+@in_loop
+async def test_changes_may_be_made_in_any_thread() -> None:
+    server = make()
+    asyncio.get_running_loop().set_debug(True)
+    async with ListeningClient(server) as raw:
+        raw.listen(1, toolsListChanged=True, resourceSubscriptions=["note://a"])
+
+        def change() -> None:
             server.resource_updated("note://a")
-            server.resource_updated("note://b")
-            await asyncio.sleep(BURST)
-            assert names(raw.notices("lists")) == [ACKNOWLEDGED, TOOLS, RESOURCES]
-            assert names(raw.notices(2)) == [ACKNOWLEDGED, UPDATED, PROMPTS]
-            assert raw.notices(2)[1]["params"]["uri"] == "note://a"
-            assert len(raw.notices()) == 6
+            server.add_tool(lambda: "x", name="new")
 
-    run_in_virtual_time(main())
-
-
-def test_lists_can_be_announced_without_a_change_of_entries() -> None:
-    server = make()
-
-    async def main() -> None:
-        async with ListeningClient(server) as raw:
-            raw.listen(1, toolsListChanged=True)
-            server.list_changed("tools")
-            await asyncio.sleep(BURST)
-            assert names(raw.notices(1)) == [ACKNOWLEDGED, TOOLS]
-
-    run_in_virtual_time(main())
-
-
-def test_changes_may_be_made_in_any_thread() -> None:
-    server = make()
-
-    async def main() -> None:
-        asyncio.get_running_loop().set_debug(True)
-        async with ListeningClient(server) as raw:
-            raw.listen(1, toolsListChanged=True, resourceSubscriptions=["note://a"])
-
-            def change() -> None:
-                server.resource_updated("note://a")
-                server.add_tool(lambda: "x", name="new")
-
-            thread = threading.Thread(target=change)
-            thread.start()
-            await until(lambda: len(raw.notices(1)) == 3)
-            thread.join()
-
-    run(main())
+        thread = threading.Thread(target=change)
+        thread.start()
+        await until(lambda: len(raw.notices(1)) == 3)
+        thread.join()
 
 
 @pytest.mark.requirement("stdio.cancel.no-further-messages")
-def test_a_cancelled_subscription_hears_nothing_more_and_leaves_nothing_behind() -> None:
+@in_virtual_time
+async def test_a_cancelled_subscription_hears_nothing_more_and_leaves_nothing_behind() -> None:
     server = make()
-
-    async def main() -> None:
-        async with ListeningClient(server) as raw:
-            raw.listen(1, toolsListChanged=True, resourceSubscriptions=["note://a"])
-            raw.listen(2, toolsListChanged=True)
-            server.list_changed("tools")  # is waiting when the request is cancelled
-            raw.notify("notifications/cancelled", {"requestId": 1})
-            server.resource_updated("note://a")
-            await asyncio.sleep(BURST)
-            assert names(raw.notices(1)) == [ACKNOWLEDGED]
-            assert names(raw.notices(2)) == [ACKNOWLEDGED, TOOLS]
-            assert raw.answers_to(1) == []
-            assert len(server._core.hub) == 1
-        assert len(server._core.hub) == 0
-
-    run_in_virtual_time(main())
+    async with ListeningClient(server) as raw:
+        raw.listen(1, toolsListChanged=True, resourceSubscriptions=["note://a"])
+        raw.listen(2, toolsListChanged=True)
+        server.list_changed("tools")  # is waiting when the request is cancelled
+        raw.notify("notifications/cancelled", {"requestId": 1})
+        server.resource_updated("note://a")
+        await asyncio.sleep(BURST)
+        assert names(raw.notices(1)) == [ACKNOWLEDGED]
+        assert names(raw.notices(2)) == [ACKNOWLEDGED, TOOLS]
+        assert raw.answers_to(1) == []
+        assert len(server._core.hub) == 1
+    assert len(server._core.hub) == 0
 
 
 @pytest.mark.requirement(
@@ -244,60 +219,53 @@ def test_a_cancelled_subscription_hears_nothing_more_and_leaves_nothing_behind()
     "cancellation.server-names-listen",
     "cancellation.server-only-for-listen",
 )
-def test_the_end_of_the_server_answers_subscriptions() -> None:
+@in_virtual_time
+async def test_the_end_of_the_server_answers_subscriptions() -> None:
     server = make()
-
-    async def main() -> None:
-        async with ListeningClient(server) as raw:
-            raw.listen("L1", toolsListChanged=True)
-            (session,) = server._core.sessions
-            session.close()
-            cancelled, answer = raw.received[1:]
-            assert cancelled["method"] == "notifications/cancelled"
-            assert cancelled["params"]["requestId"] == "L1"
-            assert answer["id"] == "L1"
-            assert answer["result"]["resultType"] == "complete"
-            assert answer["result"]["_meta"][SUBSCRIPTION] == "L1"
-            assert len(server._core.hub) == 0
-
-    run_in_virtual_time(main())
+    async with ListeningClient(server) as raw:
+        raw.listen("L1", toolsListChanged=True)
+        (session,) = server._core.sessions
+        session.close()
+        cancelled, answer = raw.received[1:]
+        assert cancelled["method"] == "notifications/cancelled"
+        assert cancelled["params"]["requestId"] == "L1"
+        assert answer["id"] == "L1"
+        assert answer["result"]["resultType"] == "complete"
+        assert answer["result"]["_meta"][SUBSCRIPTION] == "L1"
+        assert len(server._core.hub) == 0
 
 
-def test_open_subscriptions_neither_count_as_calls_nor_delay_the_end() -> None:
+@in_virtual_time
+async def test_open_subscriptions_neither_count_as_calls_nor_delay_the_end() -> None:
     server = make(in_flight=2)
-
-    async def main() -> None:
-        async with ListeningClient(server) as raw:
-            for number in range(5):
-                raw.listen(number, toolsListChanged=True)
-            assert len(raw.notices()) == 5
-            result = await raw.result("call", "tools/call", name="look", arguments={})
-            assert result["content"][0]["text"] == "x"
-            (session,) = server._core.sessions
-            before = asyncio.get_running_loop().time()
-            assert await session.dispatcher.drain()
-            assert asyncio.get_running_loop().time() == before
-
-    run_in_virtual_time(main())
+    async with ListeningClient(server) as raw:
+        for number in range(5):
+            raw.listen(number, toolsListChanged=True)
+        assert len(raw.notices()) == 5
+        result = await raw.result("call", "tools/call", name="look", arguments={})
+        assert result["content"][0]["text"] == "x"
+        (session,) = server._core.sessions
+        before = asyncio.get_running_loop().time()
+        assert await session.dispatcher.drain()
+        assert asyncio.get_running_loop().time() == before
 
 
-def test_one_connection_has_a_limited_number_of_subscriptions() -> None:
-    async def main() -> None:
-        async with ListeningClient(make(subscriptions=2)) as raw:
-            for number in range(3):
-                raw.listen(number, toolsListChanged=True)
-            (refused,) = raw.answers_to(2)
-            assert refused["error"]["code"] == -32603
-            assert "2 subscriptions are open" in refused["error"]["message"]
-            raw.notify("notifications/cancelled", {"requestId": 0})
-            raw.listen(3, toolsListChanged=True)
-            assert names(raw.notices(3)) == [ACKNOWLEDGED]
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_one_connection_has_a_limited_number_of_subscriptions() -> None:
+    async with ListeningClient(make(subscriptions=2)) as raw:
+        for number in range(3):
+            raw.listen(number, toolsListChanged=True)
+        (refused,) = raw.answers_to(2)
+        assert refused["error"]["code"] == -32603
+        assert "2 subscriptions are open" in refused["error"]["message"]
+        raw.notify("notifications/cancelled", {"requestId": 0})
+        raw.listen(3, toolsListChanged=True)
+        assert names(raw.notices(3)) == [ACKNOWLEDGED]
 
 
 @pytest.mark.requirement("caching.server.access-control-independent")
-def test_only_resources_that_the_caller_may_read_are_honoured() -> None:
+@in_virtual_time
+async def test_only_resources_that_the_caller_may_read_are_honoured() -> None:
     server = make()
     server.add_resource("safe://gold", lambda: "x", scopes=["vault"])
     uris = ["safe://gold", "note://a"]
@@ -310,14 +278,12 @@ def test_only_resources_that_the_caller_may_read_are_honoured() -> None:
             asked: list[str] = raw.received[0]["params"]["notifications"]["resourceSubscriptions"]
             return asked
 
-    async def main() -> None:
-        assert await honoured({"vault"}) == uris
-        assert await honoured(set()) == ["note://a"]
-
-    run_in_virtual_time(main())
+    assert await honoured({"vault"}) == uris
+    assert await honoured(set()) == ["note://a"]
 
 
-def test_middleware_sees_a_subscription_begin() -> None:
+@in_virtual_time
+async def test_middleware_sees_a_subscription_begin() -> None:
     seen: list[str] = []
 
     async def layer(ctx: Any, proceed: Any) -> Any:
@@ -327,16 +293,12 @@ def test_middleware_sees_a_subscription_begin() -> None:
         return outcome
 
     server = make(middleware=[layer])
-
-    async def main() -> None:
-        async with ListeningClient(server) as raw:
-            raw.listen(1, resourceSubscriptions=["note://a"])
-            await asyncio.sleep(2)
-            assert seen == ["subscriptions/listen"]
-            server.resource_updated("note://a")
-            assert names(raw.notices(1)) == [ACKNOWLEDGED, UPDATED]
-
-    run_in_virtual_time(main())
+    async with ListeningClient(server) as raw:
+        raw.listen(1, resourceSubscriptions=["note://a"])
+        await asyncio.sleep(2)
+        assert seen == ["subscriptions/listen"]
+        server.resource_updated("note://a")
+        assert names(raw.notices(1)) == [ACKNOWLEDGED, UPDATED]
 
 
 # -- a client that does not read
@@ -354,70 +316,61 @@ class SlowFlow:
         await self.room.wait()
 
 
-def test_changes_are_joined_while_a_client_does_not_read() -> None:
+@in_virtual_time
+async def test_changes_are_joined_while_a_client_does_not_read() -> None:
     server = make()
-
-    async def main() -> None:
-        async with ListeningClient(server) as slow:
-            (session,) = server._core.sessions
-            session.flow = flow = SlowFlow()
-            slow.listen(1, toolsListChanged=True, resourceSubscriptions=["note://a", "note://b"])
-            async with ListeningClient(server) as other:
-                other.listen(1, resourceSubscriptions=["note://a"])
-                flow.is_congested = True
-                for _ in range(100):
-                    server.resource_updated("note://a")
-                    server.resource_updated("note://b")
-                    server.list_changed("tools")
-                    await asyncio.sleep(BURST)
-                assert names(slow.notices(1)) == [ACKNOWLEDGED]
-                assert names(other.notices(1)) == [ACKNOWLEDGED, *[UPDATED] * 100]
-            flow.is_congested = False
-            flow.room.set()
-            await asyncio.sleep(BURST)
-            assert names(slow.notices(1)) == [ACKNOWLEDGED, UPDATED, UPDATED, TOOLS]
-            server.resource_updated("note://b")
-            assert slow.notices(1)[-1]["params"]["uri"] == "note://b"
-
-    run_in_virtual_time(main())
-
-
-def test_the_end_does_not_wait_for_a_client_that_does_not_read() -> None:
-    server = make()
-
-    async def main() -> None:
-        async with ListeningClient(server) as slow:
-            (session,) = server._core.sessions
-            session.flow = flow = SlowFlow()
-            slow.listen(1, resourceSubscriptions=["note://a"])
+    async with ListeningClient(server) as slow:
+        (session,) = server._core.sessions
+        session.flow = flow = SlowFlow()
+        slow.listen(1, toolsListChanged=True, resourceSubscriptions=["note://a", "note://b"])
+        async with ListeningClient(server) as other:
+            other.listen(1, resourceSubscriptions=["note://a"])
             flow.is_congested = True
-            server.resource_updated("note://a")
-            await asyncio.sleep(BURST)
-            slow.notify("notifications/cancelled", {"requestId": 1})
-            flow.room.set()
-            await asyncio.sleep(BURST)
-            assert names(slow.notices()) == [ACKNOWLEDGED]
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run_in_virtual_time(main())
-
-
-def test_a_session_that_is_dropped_is_not_kept_by_its_subscriptions() -> None:
-    server = make()
-
-    async def main() -> None:
-        written: list[Any] = []
-        session = server._core.session(lambda data, exchange: written.append(data))
-        params = {"_meta": meta(), "notifications": {"toolsListChanged": True}}
-        request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
-        session.dispatcher.receive(json.dumps(request).encode())
-        assert len(written) == 1
-        dropped = weakref.ref(session)
-        del session
-        gc.collect()
-        assert dropped() is None
-        server.list_changed("tools")
+            for _ in range(100):
+                server.resource_updated("note://a")
+                server.resource_updated("note://b")
+                server.list_changed("tools")
+                await asyncio.sleep(BURST)
+            assert names(slow.notices(1)) == [ACKNOWLEDGED]
+            assert names(other.notices(1)) == [ACKNOWLEDGED, *[UPDATED] * 100]
+        flow.is_congested = False
+        flow.room.set()
         await asyncio.sleep(BURST)
-        assert len(written) == 1
+        assert names(slow.notices(1)) == [ACKNOWLEDGED, UPDATED, UPDATED, TOOLS]
+        server.resource_updated("note://b")
+        assert slow.notices(1)[-1]["params"]["uri"] == "note://b"
 
-    run_in_virtual_time(main())
+
+@in_virtual_time
+async def test_the_end_does_not_wait_for_a_client_that_does_not_read() -> None:
+    server = make()
+    async with ListeningClient(server) as slow:
+        (session,) = server._core.sessions
+        session.flow = flow = SlowFlow()
+        slow.listen(1, resourceSubscriptions=["note://a"])
+        flow.is_congested = True
+        server.resource_updated("note://a")
+        await asyncio.sleep(BURST)
+        slow.notify("notifications/cancelled", {"requestId": 1})
+        flow.room.set()
+        await asyncio.sleep(BURST)
+        assert names(slow.notices()) == [ACKNOWLEDGED]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@in_virtual_time
+async def test_a_session_that_is_dropped_is_not_kept_by_its_subscriptions() -> None:
+    server = make()
+    written: list[Any] = []
+    session = server._core.session(lambda data, exchange: written.append(data))
+    params = {"_meta": meta(), "notifications": {"toolsListChanged": True}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+    session.dispatcher.receive(json.dumps(request).encode())
+    assert len(written) == 1
+    dropped = weakref.ref(session)
+    del session
+    gc.collect()
+    assert dropped() is None
+    server.list_changed("tools")
+    await asyncio.sleep(BURST)
+    assert len(written) == 1

@@ -19,7 +19,7 @@ from accord.principal import Principal
 from accord.types import InputRequiredResult, SamplingMessage, TextContent, ToolAnnotations
 from support.modern import ModernClient, accept
 from support.tables import cases
-from support.waiting import run, until
+from support.waiting import in_loop, run, until
 
 KEY = "k" * 32
 OTHER_KEY = "o" * 32
@@ -55,33 +55,29 @@ def text_of(result: Any) -> str:
     "mrtr.result.input-request-kinds",
     "mrtr.result.no-cache-hints",
 )
-def test_a_question_is_the_answer_and_the_repeated_request_gets_the_result() -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(greet)) as raw:
-            asked = await raw.call("greet")
-            assert asked["resultType"] == "input_required"
-            question = asked["inputRequests"]["user_name"]
-            assert question["method"] == "elicitation/create"
-            assert question["params"]["message"] == "What is your name?"
-            assert set(question) == {"method", "params"}
-            assert text_of(await raw.again("greet", asked, "Ada")) == "Hello, Ada!"
-
-    run(main())
+@in_loop
+async def test_a_question_is_the_answer_and_the_repeated_request_gets_the_result() -> None:
+    async with ModernClient(server_with(greet)) as raw:
+        asked = await raw.call("greet")
+        assert asked["resultType"] == "input_required"
+        question = asked["inputRequests"]["user_name"]
+        assert question["method"] == "elicitation/create"
+        assert question["params"]["message"] == "What is your name?"
+        assert set(question) == {"method", "params"}
+        assert text_of(await raw.again("greet", asked, "Ada")) == "Hello, Ada!"
 
 
-def test_questions_one_after_the_other_take_a_round_each_and_keep_the_answers() -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(plan)) as raw:
-            arguments = {"city": "Oslo"}
-            first = await raw.call("plan", arguments=arguments)
-            second = await raw.again("plan", first, 3, arguments=arguments)
-            (question,) = second["inputRequests"].values()
-            assert question["params"]["message"] == "3 nights in Oslo?"
-            assert second["requestState"] != first["requestState"]
-            done = await raw.again("plan", second, True, arguments=arguments)
-            assert text_of(done) == "Oslo 3 True"
-
-    run(main())
+@in_loop
+async def test_questions_one_after_the_other_take_a_round_each_and_keep_the_answers() -> None:
+    async with ModernClient(server_with(plan)) as raw:
+        arguments = {"city": "Oslo"}
+        first = await raw.call("plan", arguments=arguments)
+        second = await raw.again("plan", first, 3, arguments=arguments)
+        (question,) = second["inputRequests"].values()
+        assert question["params"]["message"] == "3 nights in Oslo?"
+        assert second["requestState"] != first["requestState"]
+        done = await raw.again("plan", second, True, arguments=arguments)
+        assert text_of(done) == "Oslo 3 True"
 
 
 async def gathered(ctx: Context) -> str:
@@ -105,41 +101,35 @@ async def grouped(ctx: Context) -> str:
 
 @pytest.mark.parametrize("tool", [gathered, grouped])
 @pytest.mark.requirement("mrtr.result.input-request-keys-unique")
-def test_questions_at_the_same_time_are_one_round(tool: Any) -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(tool)) as raw:
-            asked = await raw.call(tool.__name__)
-            assert set(asked["inputRequests"]) == {"name", "capital", "roots"}
-            assert asked["inputRequests"]["roots"] == {"method": "roots/list"}
-            answers = {
-                "name": {"action": "accept", "content": {"value": "Ada"}},
-                "capital": {
-                    "role": "assistant",
-                    "content": {"type": "text", "text": "Paris"},
-                    "model": "m",
-                    "stopReason": "endTurn",
-                },
-                "roots": {"roots": [{"uri": "file:///w"}]},
-            }
-            state = asked["requestState"]
-            done = await raw.call(tool.__name__, inputResponses=answers, requestState=state)
-            assert text_of(done) == "Ada Paris file:///w"
-
-    run(main())
+@in_loop
+async def test_questions_at_the_same_time_are_one_round(tool: Any) -> None:
+    async with ModernClient(server_with(tool)) as raw:
+        asked = await raw.call(tool.__name__)
+        assert set(asked["inputRequests"]) == {"name", "capital", "roots"}
+        assert asked["inputRequests"]["roots"] == {"method": "roots/list"}
+        answers = {
+            "name": {"action": "accept", "content": {"value": "Ada"}},
+            "capital": {
+                "role": "assistant",
+                "content": {"type": "text", "text": "Paris"},
+                "model": "m",
+                "stopReason": "endTurn",
+            },
+            "roots": {"roots": [{"uri": "file:///w"}]},
+        }
+        state = asked["requestState"]
+        done = await raw.call(tool.__name__, inputResponses=answers, requestState=state)
+        assert text_of(done) == "Ada Paris file:///w"
 
 
 @pytest.mark.requirement("mrtr.server.ask-again-when-missing")
-def test_answers_may_arrive_one_by_one() -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(gathered)) as raw:
-            asked = await raw.call("gathered")
-            name = {"name": {"action": "accept", "content": {"value": "Ada"}}}
-            rest = await raw.call(
-                "gathered", inputResponses=name, requestState=asked["requestState"]
-            )
-            assert set(rest["inputRequests"]) == {"capital", "roots"}
-
-    run(main())
+@in_loop
+async def test_answers_may_arrive_one_by_one() -> None:
+    async with ModernClient(server_with(gathered)) as raw:
+        asked = await raw.call("gathered")
+        name = {"name": {"action": "accept", "content": {"value": "Ada"}}}
+        rest = await raw.call("gathered", inputResponses=name, requestState=asked["requestState"])
+        assert set(rest["inputRequests"]) == {"capital", "roots"}
 
 
 @pytest.mark.parametrize(
@@ -150,102 +140,84 @@ def test_answers_may_arrive_one_by_one() -> None:
 @pytest.mark.requirement(
     "mrtr.server.ask-again-when-missing", "mrtr.server.ignore-unknown-responses"
 )
-def test_a_missing_answer_is_asked_for_again(answers: Any, missing: bool) -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(greet)) as raw:
-            again = await raw.call("greet", inputResponses=answers)
-            assert ("user_name" in again["inputRequests"]) is missing
-
-    run(main())
+@in_loop
+async def test_a_missing_answer_is_asked_for_again(answers: Any, missing: bool) -> None:
+    async with ModernClient(server_with(greet)) as raw:
+        again = await raw.call("greet", inputResponses=answers)
+        assert ("user_name" in again["inputRequests"]) is missing
 
 
 @pytest.mark.requirement("mrtr.server.ignore-unknown-responses")
-def test_answers_to_no_question_are_ignored() -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(greet)) as raw:
-            asked = await raw.call("greet")
-            answers = {**accept(asked, "Ada"), "other": {"action": "accept", "content": {"a": 1}}}
-            done = await raw.call(
-                "greet", inputResponses=answers, requestState=asked["requestState"]
-            )
-            assert text_of(done) == "Hello, Ada!"
-
-    run(main())
+@in_loop
+async def test_answers_to_no_question_are_ignored() -> None:
+    async with ModernClient(server_with(greet)) as raw:
+        asked = await raw.call("greet")
+        answers = {**accept(asked, "Ada"), "other": {"action": "accept", "content": {"a": 1}}}
+        done = await raw.call("greet", inputResponses=answers, requestState=asked["requestState"])
+        assert text_of(done) == "Hello, Ada!"
 
 
 @pytest.mark.parametrize("answer", [12345, {"action": "maybe"}, {"content": {}}])
 @pytest.mark.requirement(
     "mrtr.server.validate-responses", "mrtr.server.protocol-error-on-malformed"
 )
-def test_a_malformed_answer_is_refused_with_its_place(answer: Any) -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(greet)) as raw:
-            error = await raw.call("greet", inputResponses={"user_name": answer})
-            assert error["code"] == -32602
-            assert "inputResponses['user_name']" in error["message"]
-
-    run(main())
+@in_loop
+async def test_a_malformed_answer_is_refused_with_its_place(answer: Any) -> None:
+    async with ModernClient(server_with(greet)) as raw:
+        error = await raw.call("greet", inputResponses={"user_name": answer})
+        assert error["code"] == -32602
+        assert "inputResponses['user_name']" in error["message"]
 
 
-def test_a_refusal_of_the_user_reaches_the_handler() -> None:
+@in_loop
+async def test_a_refusal_of_the_user_reaches_the_handler() -> None:
     async def careful(ctx: Context) -> str:
         try:
             return await ctx.elicit("Name?", str, key="name")
         except ElicitationRefused as refused:
             return refused.action
 
-    async def main() -> None:
-        async with ModernClient(server_with(careful)) as raw:
-            answer = {"name": {"action": "decline"}}
-            assert text_of(await raw.call("careful", inputResponses=answer)) == "decline"
-
-    run(main())
+    async with ModernClient(server_with(careful)) as raw:
+        answer = {"name": {"action": "decline"}}
+        assert text_of(await raw.call("careful", inputResponses=answer)) == "decline"
 
 
-def test_the_answer_to_a_question_never_reaches_another_one() -> None:
+@in_loop
+async def test_the_answer_to_a_question_never_reaches_another_one() -> None:
     names = iter(["Ada", "Bob"])
 
     async def fickle(ctx: Context) -> str:
         return await ctx.elicit(f"Delete {next(names)}?", str)
 
-    async def main() -> None:
-        async with ModernClient(server_with(fickle)) as raw:
-            first = await raw.call("fickle")
-            second = await raw.again("fickle", first, "yes")
-            (question,) = second["inputRequests"].values()
-            assert question["params"]["message"] == "Delete Bob?"
-
-    run(main())
+    async with ModernClient(server_with(fickle)) as raw:
+        first = await raw.call("fickle")
+        second = await raw.again("fickle", first, "yes")
+        (question,) = second["inputRequests"].values()
+        assert question["params"]["message"] == "Delete Bob?"
 
 
-def test_the_same_question_twice_has_two_answers() -> None:
+@in_loop
+async def test_the_same_question_twice_has_two_answers() -> None:
     async def twice(ctx: Context) -> str:
         first, second = await asyncio.gather(ctx.elicit("Word?", str), ctx.elicit("Word?", str))
         return f"{first} {second}"
 
-    async def main() -> None:
-        async with ModernClient(server_with(twice)) as raw:
-            asked = await raw.call("twice")
-            assert text_of(await raw.again("twice", asked, "a", "b")) == "a b"
-
-    run(main())
+    async with ModernClient(server_with(twice)) as raw:
+        asked = await raw.call("twice")
+        assert text_of(await raw.again("twice", asked, "a", "b")) == "a b"
 
 
-def test_two_questions_with_one_key_are_a_mistake_of_the_author() -> None:
+@in_loop
+async def test_two_questions_with_one_key_are_a_mistake_of_the_author() -> None:
     async def confused(ctx: Context) -> str:
         await ctx.elicit("A?", str, key="same")
         return await ctx.elicit("B?", str, key="same")
 
-    async def main() -> None:
-        async with ModernClient(server_with(confused, debug=True)) as raw:
-            answer = {"same": {"action": "accept", "content": {"value": "x"}}}
-            failed = await raw.call("confused", inputResponses=answer)
-            assert failed["isError"]
-            assert (
-                "two questions of one request have the key 'same'" in failed["content"][0]["text"]
-            )
-
-    run(main())
+    async with ModernClient(server_with(confused, debug=True)) as raw:
+        answer = {"same": {"action": "accept", "content": {"value": "x"}}}
+        failed = await raw.call("confused", inputResponses=answer)
+        assert failed["isError"]
+        assert "two questions of one request have the key 'same'" in failed["content"][0]["text"]
 
 
 # -- what happens to the handler
@@ -271,19 +243,18 @@ def test_a_handler_is_ended_by_its_question_and_cleans_up() -> None:
     assert seen == ["cleaned up"]
 
 
-def test_a_handler_that_swallows_its_end_does_not_answer_without_the_user() -> None:
+@in_loop
+async def test_a_handler_that_swallows_its_end_does_not_answer_without_the_user() -> None:
     async def greedy(ctx: Context) -> str:
         results = await asyncio.gather(ctx.elicit("Sure?", bool), return_exceptions=True)
         return f"done with {results}"
 
-    async def main() -> None:
-        async with ModernClient(server_with(greedy)) as raw:
-            assert (await raw.call("greedy"))["resultType"] == "input_required"
-
-    run(main())
+    async with ModernClient(server_with(greedy)) as raw:
+        assert (await raw.call("greedy"))["resultType"] == "input_required"
 
 
-def test_a_failure_beside_a_question_is_the_outcome() -> None:
+@in_loop
+async def test_a_failure_beside_a_question_is_the_outcome() -> None:
     async def mixed(ctx: Context) -> str:
         async def fail() -> None:
             raise ToolError("no flights")
@@ -293,28 +264,24 @@ def test_a_failure_beside_a_question_is_the_outcome() -> None:
             tasks.create_task(fail())
         return "never"
 
-    async def main() -> None:
-        async with ModernClient(server_with(mixed)) as raw:
-            failed = await raw.call("mixed")
-            assert failed["isError"]
-            assert failed["content"][0]["text"] == "no flights"
-
-    run(main())
+    async with ModernClient(server_with(mixed)) as raw:
+        failed = await raw.call("mixed")
+        assert failed["isError"]
+        assert failed["content"][0]["text"] == "no flights"
 
 
-def test_questions_are_asked_from_threads() -> None:
+@in_loop
+async def test_questions_are_asked_from_threads() -> None:
     def blocking(ctx: Context) -> str:
         return ctx.wait(ctx.elicit("Name?", str, key="name"))
 
-    async def main() -> None:
-        async with ModernClient(server_with(blocking)) as raw:
-            asked = await raw.call("blocking")
-            assert text_of(await raw.again("blocking", asked, "Ada")) == "Ada"
-
-    run(main())
+    async with ModernClient(server_with(blocking)) as raw:
+        asked = await raw.call("blocking")
+        assert text_of(await raw.again("blocking", asked, "Ada")) == "Ada"
 
 
-def test_prompts_and_resources_ask_too() -> None:
+@in_loop
+async def test_prompts_and_resources_ask_too() -> None:
     server = Server("desk")
 
     @server.prompt
@@ -325,23 +292,20 @@ def test_prompts_and_resources_ask_too() -> None:
     async def note(name: str, ctx: Context) -> str:
         return f"{name}: {await ctx.elicit('Password?', str, key='password')}"
 
-    async def main() -> None:
-        async with ModernClient(server) as raw:
-            asked = await raw.send_modern("prompts/get", name="letter")
-            answers = accept(asked["result"], "Bob")
-            done = await raw.send_modern("prompts/get", name="letter", inputResponses=answers)
-            assert done["result"]["messages"][0]["content"]["text"] == "Write to Bob"
-            asked = await raw.send_modern("resources/read", uri="note://a")
-            answers = accept(asked["result"], "x")
-            state = asked["result"]["requestState"]
-            done = await raw.send_modern(
-                "resources/read", uri="note://a", inputResponses=answers, requestState=state
-            )
-            assert done["result"]["contents"][0]["text"] == "a: x"
-            error = await raw.send_modern("resources/read", uri="note://b", requestState=state)
-            assert "belongs to another request" in error["error"]["message"]
-
-    run(main())
+    async with ModernClient(server) as raw:
+        asked = await raw.send_modern("prompts/get", name="letter")
+        answers = accept(asked["result"], "Bob")
+        done = await raw.send_modern("prompts/get", name="letter", inputResponses=answers)
+        assert done["result"]["messages"][0]["content"]["text"] == "Write to Bob"
+        asked = await raw.send_modern("resources/read", uri="note://a")
+        answers = accept(asked["result"], "x")
+        state = asked["result"]["requestState"]
+        done = await raw.send_modern(
+            "resources/read", uri="note://a", inputResponses=answers, requestState=state
+        )
+        assert done["result"]["contents"][0]["text"] == "a: x"
+        error = await raw.send_modern("resources/read", uri="note://b", requestState=state)
+        assert "belongs to another request" in error["error"]["message"]
 
 
 def test_middleware_sees_the_questions() -> None:
@@ -363,7 +327,8 @@ def test_middleware_sees_the_questions() -> None:
 # -- once
 
 
-def test_once_calls_its_function_once_however_often_the_handler_runs() -> None:
+@in_loop
+async def test_once_calls_its_function_once_however_often_the_handler_runs() -> None:
     made: list[str] = []
 
     async def order(ctx: Context) -> str:
@@ -376,13 +341,10 @@ def test_once_calls_its_function_once_however_often_the_handler_runs() -> None:
         await ctx.elicit("Really?", bool)
         return f"order {created['number']} of {len(made)}"
 
-    async def main() -> None:
-        async with ModernClient(server_with(order)) as raw:
-            first = await raw.call("order")
-            second = await raw.again("order", first, True)
-            assert text_of(await raw.again("order", second, True)) == "order 1 of 1"
-
-    run(main())
+    async with ModernClient(server_with(order)) as raw:
+        first = await raw.call("order")
+        second = await raw.again("order", first, True)
+        assert text_of(await raw.again("order", second, True)) == "order 1 of 1"
 
 
 def test_a_result_of_once_that_is_not_json_is_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -401,7 +363,8 @@ def test_a_result_of_once_that_is_not_json_is_named(caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
-def test_once_calls_its_function_once_for_tasks_at_the_same_time(revision: Any) -> None:
+@in_loop
+async def test_once_calls_its_function_once_for_tasks_at_the_same_time(revision: Any) -> None:
     made: list[int] = []
 
     async def order(ctx: Context) -> int:
@@ -414,15 +377,13 @@ def test_once_calls_its_function_once_for_tasks_at_the_same_time(revision: Any) 
         assert first == second == 1
         return len(made)
 
-    async def main() -> None:
-        async with connect(server_with(order), revision=revision) as client:
-            assert await client.call_tool("order", result_type=int) == 1
-
-    run(main())
+    async with connect(server_with(order), revision=revision) as client:
+        assert await client.call_tool("order", result_type=int) == 1
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-def test_once_works_where_servers_ask_by_requests(revision: Any) -> None:
+@in_loop
+async def test_once_works_where_servers_ask_by_requests(revision: Any) -> None:
     made: list[int] = []
 
     async def order(ctx: Context) -> int:
@@ -430,11 +391,8 @@ def test_once_works_where_servers_ask_by_requests(revision: Any) -> None:
         await ctx.once("order", lambda: made.append(1))
         return len(made)
 
-    async def main() -> None:
-        async with connect(server_with(order), revision=revision) as client:
-            assert await client.call_tool("order", result_type=int) == 1
-
-    run(main())
+    async with connect(server_with(order), revision=revision) as client:
+        assert await client.call_tool("order", result_type=int) == 1
 
 
 # -- capabilities
@@ -447,17 +405,15 @@ def test_once_works_where_servers_ask_by_requests(revision: Any) -> None:
     "capability.missing-error-data",
     "stateless.no-prior-context",
 )
-def test_a_question_that_the_client_cannot_answer_is_an_error_that_names_the_capability() -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(greet)) as raw:
-            assert (await raw.call("greet"))["resultType"] == "input_required"
-            error = await raw.call("greet", capabilities={"sampling": {}})
-            assert error["code"] == -32021
-            assert error["data"] == {"requiredCapabilities": {"elicitation": {}}}
-            error = await raw.call("greet", capabilities={"elicitation": {"url": {}}})
-            assert error["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
-
-    run(main())
+@in_loop
+async def test_a_question_that_the_client_cannot_answer_fails_and_names_the_capability() -> None:
+    async with ModernClient(server_with(greet)) as raw:
+        assert (await raw.call("greet"))["resultType"] == "input_required"
+        error = await raw.call("greet", capabilities={"sampling": {}})
+        assert error["code"] == -32021
+        assert error["data"] == {"requiredCapabilities": {"elicitation": {}}}
+        error = await raw.call("greet", capabilities={"elicitation": {"url": {}}})
+        assert error["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
 
 
 # -- state
@@ -481,56 +437,47 @@ def test_a_question_that_the_client_cannot_answer_is_an_error_that_names_the_cap
         (lambda state: ".".join([*state.split(".")[:3], "ü"]), "it was altered"),
     ],
 )
-def test_altered_state_is_refused(alter: Any, why: str) -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(greet)) as raw:
-            asked = await raw.call("greet")
-            state = alter(asked["requestState"])
-            error = await raw.call("greet", inputResponses=accept(asked, "A"), requestState=state)
-            assert error["code"] == -32602
-            assert why in error["message"]
-
-    run(main())
+@in_loop
+async def test_altered_state_is_refused(alter: Any, why: str) -> None:
+    async with ModernClient(server_with(greet)) as raw:
+        asked = await raw.call("greet")
+        state = alter(asked["requestState"])
+        error = await raw.call("greet", inputResponses=accept(asked, "A"), requestState=state)
+        assert error["code"] == -32602
+        assert why in error["message"]
 
 
 @pytest.mark.requirement("mrtr.state.bind-request")
-def test_state_of_another_tool_or_of_other_arguments_is_refused() -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(greet, plan)) as raw:
-            asked = await raw.call("plan", arguments={"city": "Oslo"})
-            for name, arguments in (("plan", {"city": "Rome"}), ("greet", {})):
-                error = await raw.again(name, asked, 3, arguments=arguments)
-                assert "it belongs to another request" in error["message"]
-
-    run(main())
+@in_loop
+async def test_state_of_another_tool_or_of_other_arguments_is_refused() -> None:
+    async with ModernClient(server_with(greet, plan)) as raw:
+        asked = await raw.call("plan", arguments={"city": "Oslo"})
+        for name, arguments in (("plan", {"city": "Rome"}), ("greet", {})):
+            error = await raw.again(name, asked, 3, arguments=arguments)
+            assert "it belongs to another request" in error["message"]
 
 
-def test_arguments_may_be_written_in_another_way() -> None:
+@in_loop
+async def test_arguments_may_be_written_in_another_way() -> None:
     async def pair(ctx: Context, a: int, b: int) -> str:
         return f"{a} {b} {await ctx.elicit('?', str)}"
 
-    async def main() -> None:
-        async with ModernClient(server_with(pair)) as raw:
-            asked = await raw.call("pair", arguments={"a": 1, "b": 2})
-            assert (
-                text_of(await raw.again("pair", asked, "x", arguments={"b": 2, "a": 1})) == "1 2 x"
-            )
-
-    run(main())
+    async with ModernClient(server_with(pair)) as raw:
+        asked = await raw.call("pair", arguments={"a": 1, "b": 2})
+        assert text_of(await raw.again("pair", asked, "x", arguments={"b": 2, "a": 1})) == "1 2 x"
 
 
-def test_state_is_used_once() -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(greet)) as raw:
-            asked = await raw.call("greet")
-            assert text_of(await raw.again("greet", asked, "Ada")) == "Hello, Ada!"
-            error = await raw.again("greet", asked, "Eve")
-            assert "it was used before" in error["message"]
-
-    run(main())
+@in_loop
+async def test_state_is_used_once() -> None:
+    async with ModernClient(server_with(greet)) as raw:
+        asked = await raw.call("greet")
+        assert text_of(await raw.again("greet", asked, "Ada")) == "Hello, Ada!"
+        error = await raw.again("greet", asked, "Eve")
+        assert "it was used before" in error["message"]
 
 
-def test_state_whose_request_was_cancelled_may_be_used_again() -> None:
+@in_loop
+async def test_state_whose_request_was_cancelled_may_be_used_again() -> None:
     started = asyncio.Event()
 
     async def slow(ctx: Context) -> str:
@@ -540,80 +487,68 @@ def test_state_whose_request_was_cancelled_may_be_used_again() -> None:
             await asyncio.sleep(3600)
         return name
 
-    async def main() -> None:
-        async with ModernClient(server_with(slow)) as raw:
-            asked = await raw.call("slow")
-            waiting = asyncio.create_task(raw.again("slow", asked, "slow"))
-            await started.wait()
-            raw.notify("notifications/cancelled", {"requestId": 2})
-            await asyncio.sleep(0)
-            waiting.cancel()
-            assert text_of(await raw.again("slow", asked, "quick")) == "quick"
-
-    run(main())
+    async with ModernClient(server_with(slow)) as raw:
+        asked = await raw.call("slow")
+        waiting = asyncio.create_task(raw.again("slow", asked, "slow"))
+        await started.wait()
+        raw.notify("notifications/cancelled", {"requestId": 2})
+        await asyncio.sleep(0)
+        waiting.cancel()
+        assert text_of(await raw.again("slow", asked, "quick")) == "quick"
 
 
 @pytest.mark.requirement("mrtr.state.expiry")
-def test_expired_state_is_refused(monkeypatch: Any) -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(greet, state_lifetime=60)) as raw:
-            asked = await raw.call("greet")
-            now = time.time()
-            monkeypatch.setattr(time, "time", lambda: now + 61)
-            error = await raw.again("greet", asked, "Ada")
-            assert "it has expired: answers are taken for 60 s" in error["message"]
-
-    run(main())
+@in_loop
+async def test_expired_state_is_refused(monkeypatch: Any) -> None:
+    async with ModernClient(server_with(greet, state_lifetime=60)) as raw:
+        asked = await raw.call("greet")
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 61)
+        error = await raw.again("greet", asked, "Ada")
+        assert "it has expired: answers are taken for 60 s" in error["message"]
 
 
 @pytest.mark.requirement("mrtr.state.bind-principal")
-def test_state_of_another_user_is_refused() -> None:
+@in_loop
+async def test_state_of_another_user_is_refused() -> None:
     server = server_with(greet)
-
-    async def main() -> None:
-        async with ModernClient(server.acting_as(Principal("ada"))) as raw:
-            asked = await raw.call("greet")
-        async with ModernClient(server.acting_as(Principal("eve"))) as raw:
-            error = await raw.again("greet", asked, "Eve")
-            assert "it was made for another user" in error["message"]
-        async with ModernClient(server) as raw:
-            error = await raw.again("greet", asked, "Eve")
-            assert "it was made for another user" in error["message"]
-        async with ModernClient(server.acting_as(Principal("ada"))) as raw:
-            assert text_of(await raw.again("greet", asked, "Ada")) == "Hello, Ada!"
-
-    run(main())
+    async with ModernClient(server.acting_as(Principal("ada"))) as raw:
+        asked = await raw.call("greet")
+    async with ModernClient(server.acting_as(Principal("eve"))) as raw:
+        error = await raw.again("greet", asked, "Eve")
+        assert "it was made for another user" in error["message"]
+    async with ModernClient(server) as raw:
+        error = await raw.again("greet", asked, "Eve")
+        assert "it was made for another user" in error["message"]
+    async with ModernClient(server.acting_as(Principal("ada"))) as raw:
+        assert text_of(await raw.again("greet", asked, "Ada")) == "Hello, Ada!"
 
 
 @pytest.mark.requirement("stateless.no-connection-affinity")
-def test_servers_that_share_keys_take_each_others_state() -> None:
-    async def main() -> None:
-        async with ModernClient(server_with(greet, state_keys=[KEY])) as raw:
-            asked = await raw.call("greet")
-        rotated = server_with(greet, state_keys=[OTHER_KEY, KEY])
-        async with ModernClient(rotated) as raw:
-            assert text_of(await raw.again("greet", asked, "Ada")) == "Hello, Ada!"
-        async with ModernClient(server_with(greet, state_keys=[OTHER_KEY])) as raw:
-            error = await raw.again("greet", asked, "Ada")
-            assert error["message"].endswith("it was sealed with a key that is not known here")
-        async with ModernClient(server_with(greet)) as raw:
-            error = await raw.again("greet", asked, "Ada")
-            assert "processes that serve together share state_keys" in error["message"]
-
-    run(main())
+@in_loop
+async def test_servers_that_share_keys_take_each_others_state() -> None:
+    async with ModernClient(server_with(greet, state_keys=[KEY])) as raw:
+        asked = await raw.call("greet")
+    rotated = server_with(greet, state_keys=[OTHER_KEY, KEY])
+    async with ModernClient(rotated) as raw:
+        assert text_of(await raw.again("greet", asked, "Ada")) == "Hello, Ada!"
+    async with ModernClient(server_with(greet, state_keys=[OTHER_KEY])) as raw:
+        error = await raw.again("greet", asked, "Ada")
+        assert error["message"].endswith("it was sealed with a key that is not known here")
+    async with ModernClient(server_with(greet)) as raw:
+        error = await raw.again("greet", asked, "Ada")
+        assert "processes that serve together share state_keys" in error["message"]
 
 
-def test_state_of_another_server_with_the_same_keys_is_refused() -> None:
-    async def main() -> None:
-        other = Server("other", state_keys=[KEY])
-        other.add_tool(greet)
-        async with ModernClient(other) as raw:
-            asked = await raw.call("greet")
-        async with ModernClient(server_with(greet, state_keys=[KEY])) as raw:
-            error = await raw.again("greet", asked, "Ada")
-            assert "it was made by another server" in error["message"]
-
-    run(main())
+@in_loop
+async def test_state_of_another_server_with_the_same_keys_is_refused() -> None:
+    other = Server("other", state_keys=[KEY])
+    other.add_tool(greet)
+    async with ModernClient(other) as raw:
+        asked = await raw.call("greet")
+    async with ModernClient(server_with(greet, state_keys=[KEY])) as raw:
+        error = await raw.again("greet", asked, "Ada")
+        assert "it was made by another server" in error["message"]
 
 
 @cases(
@@ -627,36 +562,32 @@ def test_keys_that_protect_nothing_are_refused_when_the_server_is_made(keys: Any
 
 
 @pytest.mark.requirement("mrtr.server.no-assumed-retry")
-def test_a_client_that_never_comes_back_leaves_nothing_behind() -> None:
+@in_loop
+async def test_a_client_that_never_comes_back_leaves_nothing_behind() -> None:
     server = server_with(greet)
-
-    async def main() -> None:
-        async with ModernClient(server) as raw:
-            for _ in range(20):
-                await raw.call("greet")
-            session = next(iter(server._core.sessions))
-            assert not session.dispatcher.running
-            assert not session.client.open
-            assert not server._core.state_seal._used
-
-    run(main())
+    async with ModernClient(server) as raw:
+        for _ in range(20):
+            await raw.call("greet")
+        session = next(iter(server._core.sessions))
+        assert not session.dispatcher.running
+        assert not session.client.open
+        assert not server._core.state_seal._used
 
 
-def test_a_sampling_question_carries_all_that_was_asked() -> None:
+@in_loop
+async def test_a_sampling_question_carries_all_that_was_asked() -> None:
     async def think(ctx: Context) -> str:
         messages = [SamplingMessage("user", TextContent("hi"))]
         return (await ctx.sample(messages, max_tokens=7, system_prompt="Be brief")).text
 
-    async def main() -> None:
-        async with ModernClient(server_with(think)) as raw:
-            (question,) = (await raw.call("think"))["inputRequests"].values()
-            assert question["params"]["maxTokens"] == 7
-            assert question["params"]["systemPrompt"] == "Be brief"
-
-    run(main())
+    async with ModernClient(server_with(think)) as raw:
+        (question,) = (await raw.call("think"))["inputRequests"].values()
+        assert question["params"]["maxTokens"] == 7
+        assert question["params"]["systemPrompt"] == "Be brief"
 
 
-def test_a_question_outside_of_the_handler_of_its_request_is_not_sent() -> None:
+@in_loop
+async def test_a_question_outside_of_the_handler_of_its_request_is_not_sent() -> None:
     later: list[asyncio.Task[Any]] = []
 
     async def leave(ctx: Context) -> str:
@@ -667,20 +598,18 @@ def test_a_question_outside_of_the_handler_of_its_request_is_not_sent() -> None:
         later.append(asyncio.create_task(ask()))
         return "done"
 
-    async def main() -> None:
-        async with ModernClient(server_with(leave)) as raw:
-            assert text_of(await raw.call("leave")) == "done"
-            await until(lambda: later[0].done())
-            assert later[0].exception() is not None
-            assert len(raw.received) == 1
-
-    run(main())
+    async with ModernClient(server_with(leave)) as raw:
+        assert text_of(await raw.call("leave")) == "done"
+        await until(lambda: later[0].done())
+        assert later[0].exception() is not None
+        assert len(raw.received) == 1
 
 
 # -- pages
 
 
-def test_the_page_of_a_question_is_the_same_in_every_round() -> None:
+@in_loop
+async def test_the_page_of_a_question_is_the_same_in_every_round() -> None:
     pages: list[str] = []
 
     async def link(ctx: Context) -> str:
@@ -689,44 +618,39 @@ def test_the_page_of_a_question_is_the_same_in_every_round() -> None:
         name = await ctx.elicit("Name?", str)
         return f"{name} {page.url in pages}"
 
-    async def main() -> None:
-        async with ModernClient(server_with(link)) as raw:
-            first = await raw.call("link")
-            (question,) = first["inputRequests"].values()
-            assert question["params"]["mode"] == "url"
-            assert "elicitationId" not in question["params"]
-            opened = {key: {"action": "accept"} for key in first["inputRequests"]}
-            state = first["requestState"]
-            second = await raw.call("link", inputResponses=opened, requestState=state)
-            done = await raw.again("link", second, "Ada")
-            assert text_of(done) == "Ada True"
-            assert set(pages) == {question["params"]["url"]}
-
-    run(main())
+    async with ModernClient(server_with(link)) as raw:
+        first = await raw.call("link")
+        (question,) = first["inputRequests"].values()
+        assert question["params"]["mode"] == "url"
+        assert "elicitationId" not in question["params"]
+        opened = {key: {"action": "accept"} for key in first["inputRequests"]}
+        state = first["requestState"]
+        second = await raw.call("link", inputResponses=opened, requestState=state)
+        done = await raw.again("link", second, "Ada")
+        assert text_of(done) == "Ada True"
+        assert set(pages) == {question["params"]["url"]}
 
 
-def test_a_handler_waits_in_the_next_round_for_a_page_that_is_complete_already() -> None:
+@in_loop
+async def test_a_handler_waits_in_the_next_round_for_a_page_that_is_complete_already() -> None:
     async def link(ctx: Context) -> str:
         page = await ctx.elicit_url("Link your account", "https://desk.example/{elicitation_id}")
         await page.wait()
         return "linked"
 
     server = server_with(link)
-
-    async def main() -> None:
-        async with ModernClient(server) as raw:
-            first = await raw.call("link")
-            (question,) = first["inputRequests"].values()
-            assert server.elicitation_completed(question["params"]["url"].rpartition("/")[2])
-            opened = {key: {"action": "accept"} for key in first["inputRequests"]}
-            state = first["requestState"]
-            done = await raw.call("link", inputResponses=opened, requestState=state)
-            assert text_of(done) == "linked"
-
-    run(main())
+    async with ModernClient(server) as raw:
+        first = await raw.call("link")
+        (question,) = first["inputRequests"].values()
+        assert server.elicitation_completed(question["params"]["url"].rpartition("/")[2])
+        opened = {key: {"action": "accept"} for key in first["inputRequests"]}
+        state = first["requestState"]
+        done = await raw.call("link", inputResponses=opened, requestState=state)
+        assert text_of(done) == "linked"
 
 
-def test_pages_that_a_handler_requires_are_questions() -> None:
+@in_loop
+async def test_pages_that_a_handler_requires_are_questions() -> None:
     linked: list[str] = []
 
     async def read(ctx: Context) -> str:
@@ -735,31 +659,28 @@ def test_pages_that_a_handler_requires_are_questions() -> None:
             raise UrlElicitationRequired("an account is needed", elicitations=[page])
         return "mail"
 
-    async def main() -> None:
-        async with ModernClient(server_with(read)) as raw:
-            asked = await raw.call("read")
-            ((key, question),) = asked["inputRequests"].items()
-            assert question["params"]["url"].startswith("https://desk.example/")
-            state = asked["requestState"]
-            again = await raw.call(
-                "read", inputResponses={key: {"action": "accept"}}, requestState=state
-            )
-            assert again["resultType"] == "input_required"
-            linked.append("yes")
-            state = again["requestState"]
-            done = await raw.call(
-                "read", inputResponses={key: {"action": "accept"}}, requestState=state
-            )
-            assert text_of(done) == "mail"
-            linked.clear()
-            refused = await raw.call("read", inputResponses={key: {"action": "decline"}})
-            assert refused["isError"]
-            assert refused["content"][0]["text"] == "the user declined to answer"
-            other = await raw.call("read", capabilities={"elicitation": {"form": {}}})
-            assert other["isError"]
-            assert "https://desk.example/" in other["content"][0]["text"]
-
-    run(main())
+    async with ModernClient(server_with(read)) as raw:
+        asked = await raw.call("read")
+        ((key, question),) = asked["inputRequests"].items()
+        assert question["params"]["url"].startswith("https://desk.example/")
+        state = asked["requestState"]
+        again = await raw.call(
+            "read", inputResponses={key: {"action": "accept"}}, requestState=state
+        )
+        assert again["resultType"] == "input_required"
+        linked.append("yes")
+        state = again["requestState"]
+        done = await raw.call(
+            "read", inputResponses={key: {"action": "accept"}}, requestState=state
+        )
+        assert text_of(done) == "mail"
+        linked.clear()
+        refused = await raw.call("read", inputResponses={key: {"action": "decline"}})
+        assert refused["isError"]
+        assert refused["content"][0]["text"] == "the user declined to answer"
+        other = await raw.call("read", capabilities={"elicitation": {"form": {}}})
+        assert other["isError"]
+        assert "https://desk.example/" in other["content"][0]["text"]
 
 
 # -- what happens again in a later round
@@ -873,7 +794,8 @@ async def state(server: Any) -> AsyncIterator[dict[str, bool]]:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_progress_of_an_earlier_round_is_not_reported_again(revision: Any) -> None:
+@in_loop
+async def test_progress_of_an_earlier_round_is_not_reported_again(revision: Any) -> None:
     async def travel(ctx: Context) -> str:
         """Report, ask, and report more."""
         await ctx.progress(1, 4)
@@ -884,15 +806,12 @@ def test_progress_of_an_earlier_round_is_not_reported_again(revision: Any) -> No
         await ctx.progress(4, 4)
         return f"{first} {second}"
 
-    async def main() -> None:
-        heard: list[float] = []
-        async with connect(
-            server_with(travel),
-            revision=revision,
-            on_elicit=lambda _: {"value": True},
-            on_progress=lambda params: heard.append(params.progress),
-        ) as client:
-            assert (await client.call_tool("travel")).text == "True True"
-        assert heard == [1, 2, 3, 4]
-
-    run(main())
+    heard: list[float] = []
+    async with connect(
+        server_with(travel),
+        revision=revision,
+        on_elicit=lambda _: {"value": True},
+        on_progress=lambda params: heard.append(params.progress),
+    ) as client:
+        assert (await client.call_tool("travel")).text == "True True"
+    assert heard == [1, 2, 3, 4]

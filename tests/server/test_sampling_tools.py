@@ -15,7 +15,7 @@ from accord.types import (
 )
 from support.links import over, text
 from support.raw import RawClient
-from support.waiting import run, until
+from support.waiting import in_loop, until
 
 pytestmark = over("memory", revisions=("2025-11-25",))
 
@@ -186,24 +186,20 @@ async def test_a_registered_method_is_found_by_itself(connect_to: Any) -> None:
         assert text(await client.call_tool("ask")) == "degrees"
 
 
-def test_a_tool_may_be_described_without_being_registered() -> None:
+@in_loop
+async def test_a_tool_may_be_described_without_being_registered() -> None:
     async def ask(ctx: Context) -> str:
         """Ask with a tool that only the handler knows."""
         tool = Tool(name="look", input_schema={"type": "object"})
         return (await ctx.sample("hello", tools=[tool])).model
 
-    async def main() -> None:
-        async with RawClient(serving(ask)) as raw:
-            await raw.open("2025-11-25", sampling={"tools": {}})
-            raw.request(1, "tools/call", {"name": "ask", "arguments": {}})
-            question = await until(lambda: next((m for m in raw.received if "method" in m), None))
-            assert question["params"]["tools"] == [
-                {"name": "look", "inputSchema": {"type": "object"}}
-            ]
-            assert "toolChoice" not in question["params"]
-            content = [{"type": "tool_use", "id": "u1", "name": "look", "input": {}}]
-            answer = {"role": "assistant", "content": content, "model": "m"}
-            raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
-            assert (await raw.answer_to(1))["result"]["content"][0]["text"] == "m"
-
-    run(main())
+    async with RawClient(serving(ask)) as raw:
+        await raw.open("2025-11-25", sampling={"tools": {}})
+        raw.request(1, "tools/call", {"name": "ask", "arguments": {}})
+        question = await until(lambda: next((m for m in raw.received if "method" in m), None))
+        assert question["params"]["tools"] == [{"name": "look", "inputSchema": {"type": "object"}}]
+        assert "toolChoice" not in question["params"]
+        content = [{"type": "tool_use", "id": "u1", "name": "look", "input": {}}]
+        answer = {"role": "assistant", "content": content, "model": "m"}
+        raw.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+        assert (await raw.answer_to(1))["result"]["content"][0]["text"] == "m"

@@ -13,7 +13,7 @@ import pytest
 from accord import Server, connect
 from accord.errors import TransportError
 from support.http_server import free_port
-from support.waiting import LONG, run, until
+from support.waiting import LONG, in_loop, run, until
 
 
 def desk(name: str = "desk", **settings: Any) -> Server[Any]:
@@ -45,48 +45,45 @@ async def greeting(port: int) -> str:
         return await client.call_tool("greet", result_type=str)
 
 
-def test_several_servers_share_a_loop_and_each_ends_when_it_is_cancelled() -> None:
-    async def main() -> None:
-        ports = [free_port(), free_port()]
-        tasks = [
-            asyncio.create_task(desk(name).serve("http", port=port))
-            for name, port in zip(("one", "two"), ports, strict=True)
-        ]
-        for port in ports:
-            await listens(port)
-        assert await greeting(ports[0]) == "hello from one"
-        tasks[0].cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await tasks[0]
-        with pytest.raises(OSError, match="onnect"):
-            await asyncio.open_connection("127.0.0.1", ports[0])
-        assert await greeting(ports[1]) == "hello from two"
-        tasks[1].cancel()
-        await asyncio.wait(tasks)
-
-    run(main())
+@in_loop
+async def test_several_servers_share_a_loop_and_each_ends_when_it_is_cancelled() -> None:
+    ports = [free_port(), free_port()]
+    tasks = [
+        asyncio.create_task(desk(name).serve("http", port=port))
+        for name, port in zip(("one", "two"), ports, strict=True)
+    ]
+    for port in ports:
+        await listens(port)
+    assert await greeting(ports[0]) == "hello from one"
+    tasks[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+    with pytest.raises(OSError, match="onnect"):
+        await asyncio.open_connection("127.0.0.1", ports[0])
+    assert await greeting(ports[1]) == "hello from two"
+    tasks[1].cancel()
+    await asyncio.wait(tasks)
 
 
-def test_signals_and_logging_are_as_before() -> None:
+@in_loop
+async def test_signals_and_logging_are_as_before() -> None:
     def state() -> tuple[object, ...]:
         logger = logging.getLogger("accord")
         handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
         return handlers, list(logger.handlers), logger.propagate
 
-    async def main() -> None:
-        before = state()
-        port = free_port()
-        task = asyncio.create_task(desk().serve("http", port=port))
-        await listens(port)
-        assert state()[0] == before[0]
-        task.cancel()
-        await asyncio.wait([task])
-        assert state() == before
-
-    run(main())
+    before = state()
+    port = free_port()
+    task = asyncio.create_task(desk().serve("http", port=port))
+    await listens(port)
+    assert state()[0] == before[0]
+    task.cancel()
+    await asyncio.wait([task])
+    assert state() == before
 
 
-def test_a_running_call_gets_the_grace_period_when_the_task_is_cancelled() -> None:
+@in_loop
+async def test_a_running_call_gets_the_grace_period_when_the_task_is_cancelled() -> None:
     server = Server("desk")
     begun, go = asyncio.Event(), asyncio.Event()
 
@@ -97,20 +94,17 @@ def test_a_running_call_gets_the_grace_period_when_the_task_is_cancelled() -> No
         await go.wait()
         return "done"
 
-    async def main() -> None:
-        port = free_port()
-        task = asyncio.create_task(server.serve("http", port=port, grace=LONG))
-        await listens(port)
-        async with connect(f"http://127.0.0.1:{port}/mcp") as client:
-            call = asyncio.create_task(client.call_tool("slow", result_type=str))
-            await begun.wait()
-            task.cancel()
-            await until(lambda: task.cancelling())
-            go.set()
-            assert await call == "done"
-            await asyncio.wait([task])
-
-    run(main())
+    port = free_port()
+    task = asyncio.create_task(server.serve("http", port=port, grace=LONG))
+    await listens(port)
+    async with connect(f"http://127.0.0.1:{port}/mcp") as client:
+        call = asyncio.create_task(client.call_tool("slow", result_type=str))
+        await begun.wait()
+        task.cancel()
+        await until(lambda: task.cancelling())
+        go.set()
+        assert await call == "done"
+        await asyncio.wait([task])
 
 
 def test_a_lifespan_that_fails_and_a_taken_port_are_raised() -> None:
@@ -153,17 +147,15 @@ def test_a_lifespan_that_never_begins_can_be_cancelled() -> None:
 
 
 @pytest.mark.parametrize(("transport", "path"), [("streamable-http", "/mcp"), ("sse", "/sse")])
-def test_the_names_of_other_libraries_for_http_are_taken(transport: Any, path: str) -> None:
-    async def main() -> None:
-        port = free_port()
-        task = asyncio.create_task(desk().serve(transport, port=port))
-        await listens(port)
-        async with connect(f"http://127.0.0.1:{port}{path}") as client:
-            assert await client.call_tool("greet", result_type=str) == "hello from desk"
-        task.cancel()
-        await asyncio.wait([task])
-
-    run(main())
+@in_loop
+async def test_the_names_of_other_libraries_for_http_are_taken(transport: Any, path: str) -> None:
+    port = free_port()
+    task = asyncio.create_task(desk().serve(transport, port=port))
+    await listens(port)
+    async with connect(f"http://127.0.0.1:{port}{path}") as client:
+        assert await client.call_tool("greet", result_type=str) == "hello from desk"
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def test_an_unknown_transport_is_refused_in_a_loop() -> None:

@@ -6,7 +6,7 @@ import pytest
 from accord import Context, Server, connect
 from accord.errors import ConnectFailed, RegistrationError
 from support.tables import cases
-from support.waiting import run
+from support.waiting import in_loop, run
 
 
 def test_decorators_leave_functions_as_they_are() -> None:
@@ -84,19 +84,16 @@ def test_resources_of_either_kind_are_declared(uri: str) -> None:
     assert (capabilities.completions is not None) == ("{" in uri)
 
 
-def test_files_and_directories_are_resources(tmp_path: Path) -> None:
+@in_loop
+async def test_files_and_directories_are_resources(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("alpha")
     server = Server("desk")
     server.add_file(tmp_path / "a.txt", "note://a")
     server.add_directory(tmp_path, "notes://{+path}")
-
-    async def main() -> None:
-        async with connect(server) as client:
-            (one,) = (await client.read_resource("note://a")).contents
-            (two,) = (await client.read_resource("notes://a.txt")).contents
-            assert (one.text, two.text) == ("alpha", "alpha")
-
-    run(main())
+    async with connect(server) as client:
+        (one,) = (await client.read_resource("note://a")).contents
+        (two,) = (await client.read_resource("notes://a.txt")).contents
+        assert (one.text, two.text) == ("alpha", "alpha")
 
 
 def test_an_unknown_transport_is_refused() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from accord import Context, Server, connect
 from accord.errors import LocalProtocolError
-from accord.testing import run_in_virtual_time
 from support.raw import RawClient
-from support.waiting import run, until
+from support.running import in_virtual_time
+from support.waiting import in_loop, run, until
 
 
 def server_with(*tools: Any) -> Server[Any]:
@@ -19,74 +19,61 @@ def server_with(*tools: Any) -> Server[Any]:
     return server
 
 
-def test_changes_before_the_handshake_are_not_announced() -> None:
+@in_loop
+async def test_changes_before_the_handshake_are_not_announced() -> None:
     server = server_with(lambda_tool)
-
-    async def main() -> None:
-        async with RawClient(server) as raw:
-            server.add_tool(lambda: "x", name="early")
-            await raw.open()
-            await asyncio.sleep(0.05)
-            assert [each for each in raw.received if "method" in each] == []
-
-    run(main())
+    async with RawClient(server) as raw:
+        server.add_tool(lambda: "x", name="early")
+        await raw.open()
+        await asyncio.sleep(0.05)
+        assert [each for each in raw.received if "method" in each] == []
 
 
 def lambda_tool() -> str:
     return "x"
 
 
-def test_changes_may_be_made_in_any_thread() -> None:
+@in_loop
+async def test_changes_may_be_made_in_any_thread() -> None:
     server = server_with(lambda_tool)
     heard: list[str] = []
-
-    async def main() -> None:
-        # A loop that is watched refuses what other threads do to it.
-        asyncio.get_running_loop().set_debug(True)
-        async with connect(server, on_tools_changed=lambda: heard.append("tools")):
-            thread = threading.Thread(
-                target=lambda: server.add_tool(lambda: "x", name="from a thread")
-            )
-            thread.start()
-            await until(lambda: heard)
-            thread.join()
-
-    run(main())
+    # A loop that is watched refuses what other threads do to it.
+    asyncio.get_running_loop().set_debug(True)
+    async with connect(server, on_tools_changed=lambda: heard.append("tools")):
+        thread = threading.Thread(target=lambda: server.add_tool(lambda: "x", name="from a thread"))
+        thread.start()
+        await until(lambda: heard)
+        thread.join()
 
 
-def test_notifications_without_a_declared_capability_are_left_out(caplog: Any) -> None:
+@in_loop
+async def test_notifications_without_a_declared_capability_are_left_out(caplog: Any) -> None:
     server = server_with(lambda_tool)
-
-    async def main() -> None:
-        async with RawClient(server) as raw:
-            await raw.open()
-            with caplog.at_level(logging.DEBUG, "accord.server"):
-                server.add_prompt(lambda: "x", name="late")
-                await until(lambda: "left out notifications/prompts/list_changed" in caplog.text)
-            assert [each for each in raw.received if "method" in each] == []
-
-    run(main())
+    async with RawClient(server) as raw:
+        await raw.open()
+        with caplog.at_level(logging.DEBUG, "accord.server"):
+            server.add_prompt(lambda: "x", name="late")
+            await until(lambda: "left out notifications/prompts/list_changed" in caplog.text)
+        assert [each for each in raw.received if "method" in each] == []
 
 
-def test_a_closed_session_gets_no_notifications() -> None:
+@in_loop
+async def test_a_closed_session_gets_no_notifications() -> None:
     kept: list[Context[Any]] = []
 
     async def keep(ctx: Context) -> str:
         kept.append(ctx)
         return "x"
 
-    async def main() -> None:
-        server = server_with(keep)
-        async with connect(server) as client:
-            await client.call_tool("keep")
-            server.add_tool(lambda: "x", name="late")
-        context = kept[0]
-        await context.info("not sent")
-        context.progress(1)
-        assert not context._session.is_ready
-        await asyncio.sleep(0.03)
-
-    run(main())
+    server = server_with(keep)
+    async with connect(server) as client:
+        await client.call_tool("keep")
+        server.add_tool(lambda: "x", name="late")
+    context = kept[0]
+    await context.info("not sent")
+    context.progress(1)
+    assert not context._session.is_ready
+    await asyncio.sleep(0.03)
 
 
 def test_after_the_loop_is_closed_nothing_is_raised_in_threads() -> None:
@@ -119,20 +106,18 @@ def test_after_the_loop_is_closed_nothing_is_raised_in_threads() -> None:
     assert thread_errors == []
 
 
-def test_asking_for_roots_fails_for_a_client_without_them() -> None:
+@in_loop
+async def test_asking_for_roots_fails_for_a_client_without_them() -> None:
     kept: list[Any] = []
 
     async def keep(ctx: Context) -> str:
         kept.append(ctx.session)
         return "x"
 
-    async def main() -> None:
-        async with connect(server_with(keep)) as client:
-            await client.call_tool("keep")
-            with pytest.raises(LocalProtocolError):
-                await kept[0].roots()
-
-    run(main())
+    async with connect(server_with(keep)) as client:
+        await client.call_tool("keep")
+        with pytest.raises(LocalProtocolError):
+            await kept[0].roots()
 
 
 def test_refused_messages_are_logged(caplog: Any) -> None:
@@ -183,26 +168,23 @@ class SlowFlow:
         await self.room.wait()
 
 
-def test_changes_are_joined_while_the_client_of_a_session_does_not_read() -> None:
+@in_virtual_time
+async def test_changes_are_joined_while_the_client_of_a_session_does_not_read() -> None:
     server = Server("desk")
     server.add_resource("note://{name}", lambda name: name)
-
-    async def main() -> None:
-        async with RawClient(server) as raw:
-            await raw.open()
-            for name in "ab":
-                await raw.ask(name, "resources/subscribe", {"uri": f"note://{name}"})
-            (session,) = server._core.sessions
-            session.flow = flow = SlowFlow()
-            for _ in range(100):
-                server.resource_updated("note://a")
-                server.resource_updated("note://b")
-                await asyncio.sleep(0.1)
-            assert [each for each in raw.received if "method" in each] == []
-            flow.is_congested = False
-            flow.room.set()
+    async with RawClient(server) as raw:
+        await raw.open()
+        for name in "ab":
+            await raw.ask(name, "resources/subscribe", {"uri": f"note://{name}"})
+        (session,) = server._core.sessions
+        session.flow = flow = SlowFlow()
+        for _ in range(100):
+            server.resource_updated("note://a")
+            server.resource_updated("note://b")
             await asyncio.sleep(0.1)
-            updates = [each["params"]["uri"] for each in raw.received if "method" in each]
-            assert updates == ["note://a", "note://b"]
-
-    run_in_virtual_time(main())
+        assert [each for each in raw.received if "method" in each] == []
+        flow.is_congested = False
+        flow.room.set()
+        await asyncio.sleep(0.1)
+        updates = [each["params"]["uri"] for each in raw.received if "method" in each]
+        assert updates == ["note://a", "note://b"]

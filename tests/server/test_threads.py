@@ -14,7 +14,7 @@ from accord.runtime.tasks import is_thread_awaited
 from accord.runtime.thread_jobs import Job, make_waker
 from accord.runtime.threads import Workers, is_working, run_in_thread, wait_until_idle
 from support.leftovers import Leftovers
-from support.waiting import LONG, run, until, until_sync
+from support.waiting import LONG, in_loop, run, until, until_sync
 
 
 @pytest.fixture
@@ -25,25 +25,21 @@ def one_thread() -> Any:
 
 
 @pytest.mark.parametrize("timeout", [None, LONG])
-def test_work_returns_its_value_from_another_thread(one_thread, timeout) -> None:
-    async def main() -> None:
-        ident = await run_in_thread(one_thread, threading.get_ident, timeout=timeout)
-        assert ident != threading.get_ident()
-
-    run(main())
+@in_loop
+async def test_work_returns_its_value_from_another_thread(one_thread, timeout) -> None:
+    ident = await run_in_thread(one_thread, threading.get_ident, timeout=timeout)
+    assert ident != threading.get_ident()
 
 
 @pytest.mark.parametrize("timeout", [None, LONG])
-def test_work_that_fails_raises_here(one_thread, timeout) -> None:
+@in_loop
+async def test_work_that_fails_raises_here(one_thread, timeout) -> None:
     def fail() -> None:
         raise TimeoutError("its own")
 
-    async def main() -> None:
-        with pytest.raises(TimeoutError, match="its own") as caught:
-            await run_in_thread(one_thread, fail, timeout=timeout)
-        assert not isinstance(caught.value, OutOfTime)
-
-    run(main())
+    with pytest.raises(TimeoutError, match="its own") as caught:
+        await run_in_thread(one_thread, fail, timeout=timeout)
+    assert not isinstance(caught.value, OutOfTime)
 
 
 def test_work_that_takes_too_long_is_stopped_and_the_thread_serves_on(one_thread) -> None:
@@ -108,34 +104,28 @@ def test_work_that_never_began_never_begins(one_thread) -> None:
     assert begun == []
 
 
-def test_a_stop_at_the_very_end_of_the_work_does_not_reach_the_next_work(one_thread) -> None:
-    async def main() -> None:
-        for turn in range(60):
-            with suppress(OutOfTime):
-                await run_in_thread(
-                    one_thread, lambda: time.sleep(0.002), timeout=0.0015 + turn / 5e4
-                )
-            value = await run_in_thread(one_thread, lambda: sum(range(1000)), timeout=LONG)
-            assert value == 499500
-        assert await wait_until_idle(LONG)
-
-    run(main())
+@in_loop
+async def test_a_stop_at_the_very_end_of_the_work_does_not_reach_the_next_work(one_thread) -> None:
+    for turn in range(60):
+        with suppress(OutOfTime):
+            await run_in_thread(one_thread, lambda: time.sleep(0.002), timeout=0.0015 + turn / 5e4)
+        value = await run_in_thread(one_thread, lambda: sum(range(1000)), timeout=LONG)
+        assert value == 499500
+    assert await wait_until_idle(LONG)
 
 
-def test_cancelled_work_goes_on_and_counts_as_working(one_thread) -> None:
-    async def main() -> None:
-        gate = threading.Event()
-        waiting = asyncio.ensure_future(run_in_thread(one_thread, gate.wait, timeout=None))
-        await until(is_working)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        assert is_working()
-        assert not await wait_until_idle(0.02)
-        gate.set()
-        assert await wait_until_idle(LONG)
-        assert not is_working()
-
-    run(main())
+@in_loop
+async def test_cancelled_work_goes_on_and_counts_as_working(one_thread) -> None:
+    gate = threading.Event()
+    waiting = asyncio.ensure_future(run_in_thread(one_thread, gate.wait, timeout=None))
+    await until(is_working)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert is_working()
+    assert not await wait_until_idle(0.02)
+    gate.set()
+    assert await wait_until_idle(LONG)
+    assert not is_working()
 
 
 # -- threads that are held
@@ -168,14 +158,12 @@ def test_a_call_that_finds_no_thread_is_refused_with_the_names_of_those_that_hol
     assert "1 calls wait because all 2 threads are held by tool slow (1 calls)" in caplog.text
 
 
-def test_a_queue_that_moves_is_waited_for() -> None:
-    async def main() -> None:
-        workers = Workers(1, wait=3)
-        calls = [run_in_thread(workers, lambda: time.sleep(0.4), name="tool") for _ in range(12)]
-        await asyncio.gather(*calls)
-        workers.shutdown()
-
-    run(main())
+@in_loop
+async def test_a_queue_that_moves_is_waited_for() -> None:
+    workers = Workers(1, wait=3)
+    calls = [run_in_thread(workers, lambda: time.sleep(0.4), name="tool") for _ in range(12)]
+    await asyncio.gather(*calls)
+    workers.shutdown()
 
 
 def test_threads_that_cancelled_calls_hold_are_replaced_and_given_back(caplog) -> None:
@@ -203,27 +191,24 @@ def test_threads_that_cancelled_calls_hold_are_replaced_and_given_back(caplog) -
     assert "a cancelled call still holds: tool stuck" in caplog.text
 
 
-def test_the_number_of_replaced_threads_is_bounded(monkeypatch) -> None:
+@in_loop
+async def test_the_number_of_replaced_threads_is_bounded(monkeypatch) -> None:
     gate = threading.Event()
     monkeypatch.setattr("accord.runtime.threads._REPLACED_MOST", 2)
     monkeypatch.setattr("accord.runtime.threads._REPLACE_AFTER", 0.0)
-
-    async def main() -> None:
-        workers = Workers(1, wait=0.2)
-        refused = 0
-        for _ in range(5):
-            held = asyncio.ensure_future(run_in_thread(workers, gate.wait, name="tool stuck"))
-            begun = len(workers._working)
-            await until(lambda held=held, begun=begun: held.done() or len(workers._working) > begun)
-            held.cancel()
-            await asyncio.wait([held])
-            refused += not held.cancelled()
-        assert workers._threads == 3
-        assert refused == 2
-        gate.set()
-        workers.shutdown()
-
-    run(main())
+    workers = Workers(1, wait=0.2)
+    refused = 0
+    for _ in range(5):
+        held = asyncio.ensure_future(run_in_thread(workers, gate.wait, name="tool stuck"))
+        begun = len(workers._working)
+        await until(lambda held=held, begun=begun: held.done() or len(workers._working) > begun)
+        held.cancel()
+        await asyncio.wait([held])
+        refused += not held.cancelled()
+    assert workers._threads == 3
+    assert refused == 2
+    gate.set()
+    workers.shutdown()
 
 
 def test_threads_of_unused_workers_end() -> None:
@@ -261,56 +246,48 @@ def test_outcomes_that_the_loop_has_not_taken_yet_are_bounded() -> None:
 # -- short functions and functions that block
 
 
-def test_functions_that_block_run_side_by_side() -> None:
-    async def main() -> None:
-        workers = Workers(32)
-        # None of them gets through before all of them run.
-        barrier = threading.Barrier(32)
-        calls = [run_in_thread(workers, lambda: barrier.wait(LONG)) for _ in range(32)]
-        assert sorted(await asyncio.gather(*calls)) == list(range(32))
-        workers.shutdown()
-
-    run(main())
+@in_loop
+async def test_functions_that_block_run_side_by_side() -> None:
+    workers = Workers(32)
+    # None of them gets through before all of them run.
+    barrier = threading.Barrier(32)
+    calls = [run_in_thread(workers, lambda: barrier.wait(LONG)) for _ in range(32)]
+    assert sorted(await asyncio.gather(*calls)) == list(range(32))
+    workers.shutdown()
 
 
-def test_calls_behind_a_function_that_blocks_are_served_by_another_thread() -> None:
-    async def main() -> None:
-        workers = Workers(4)
-        gates = [threading.Event() for _ in range(3)]
-        held = [asyncio.ensure_future(run_in_thread(workers, gate.wait)) for gate in gates]
-        opened = [run_in_thread(workers, gate.set) for gate in gates]
-        await asyncio.gather(*held, *opened)
-        workers.shutdown()
-
-    run(main())
+@in_loop
+async def test_calls_behind_a_function_that_blocks_are_served_by_another_thread() -> None:
+    workers = Workers(4)
+    gates = [threading.Event() for _ in range(3)]
+    held = [asyncio.ensure_future(run_in_thread(workers, gate.wait)) for gate in gates]
+    opened = [run_in_thread(workers, gate.set) for gate in gates]
+    await asyncio.gather(*held, *opened)
+    workers.shutdown()
 
 
-def test_an_outcome_arrives_while_the_next_function_blocks() -> None:
-    async def main() -> None:
-        workers = Workers(2)
-        gate = threading.Event()
-        for _ in range(20):
-            gate.clear()
-            first = asyncio.ensure_future(run_in_thread(workers, lambda: "first"))
-            second = asyncio.ensure_future(run_in_thread(workers, gate.wait))
-            assert await first == "first"
-            gate.set()
-            await second
-        workers.shutdown()
-
-    run(main())
+@in_loop
+async def test_an_outcome_arrives_while_the_next_function_blocks() -> None:
+    workers = Workers(2)
+    gate = threading.Event()
+    for _ in range(20):
+        gate.clear()
+        first = asyncio.ensure_future(run_in_thread(workers, lambda: "first"))
+        second = asyncio.ensure_future(run_in_thread(workers, gate.wait))
+        assert await first == "first"
+        gate.set()
+        await second
+    workers.shutdown()
 
 
-def test_short_functions_need_few_threads() -> None:
-    async def main() -> None:
-        workers = Workers(32)
-        for _ in range(4):
-            calls = [run_in_thread(workers, lambda: None) for _ in range(64)]
-            await asyncio.gather(*calls)
-        assert workers._threads < 32
-        workers.shutdown()
-
-    run(main())
+@in_loop
+async def test_short_functions_need_few_threads() -> None:
+    workers = Workers(32)
+    for _ in range(4):
+        calls = [run_in_thread(workers, lambda: None) for _ in range(64)]
+        await asyncio.gather(*calls)
+    assert workers._threads < 32
+    workers.shutdown()
 
 
 def test_loops_share_threads() -> None:

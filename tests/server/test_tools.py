@@ -13,7 +13,7 @@ from accord import Context, Server, ToolError, connect
 from accord.errors import InternalError, InvalidParams
 from accord.server.entries.tools import failure
 from accord.types import CallToolResult, TextContent
-from support.waiting import run, until
+from support.waiting import in_loop, run, until
 
 
 def text(result: CallToolResult) -> str:
@@ -68,7 +68,8 @@ def test_an_unknown_tool_is_answered_with_the_one_that_was_meant_if_the_caller_m
 
 
 @pytest.mark.parametrize("data", [{"city": "Oslo", "tried": 2}, None])
-def test_the_data_of_a_tool_error_reaches_programs(data: Any) -> None:
+@in_loop
+async def test_the_data_of_a_tool_error_reaches_programs(data: Any) -> None:
     server = Server("desk")
 
     @server.tool
@@ -76,20 +77,15 @@ def test_the_data_of_a_tool_error_reaches_programs(data: Any) -> None:
         """Find."""
         raise ToolError("no such city", data=data)
 
-    async def main() -> None:
-        async with connect(server) as client:
-            result = await client.call_tool("find")
-            shown = (
-                ["no such city"] if data is None else ["no such city", '{"city":"Oslo","tried":2}']
-            )
-            assert result.is_error
-            assert [block.text for block in result.content] == shown  # type: ignore[union-attr]  # texts
-            assert result.structured_content == (msgspec.UNSET if data is None else data)
-            with pytest.raises(ToolError, match=r"^no such city$") as caught:
-                await client.call_tool("find", result_type=int)
-            assert caught.value.data == data
-
-    run(main())
+    async with connect(server) as client:
+        result = await client.call_tool("find")
+        shown = ["no such city"] if data is None else ["no such city", '{"city":"Oslo","tried":2}']
+        assert result.is_error
+        assert [block.text for block in result.content] == shown  # type: ignore[union-attr]  # texts
+        assert result.structured_content == (msgspec.UNSET if data is None else data)
+        with pytest.raises(ToolError, match=r"^no such city$") as caught:
+            await client.call_tool("find", result_type=int)
+        assert caught.value.data == data
 
 
 def test_data_of_a_tool_error_that_is_not_json_is_logged_and_left_out(caplog: Any) -> None:

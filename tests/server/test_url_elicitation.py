@@ -14,7 +14,7 @@ from accord.types import ElicitParams, PromptReference
 from support.links import IN_MEMORY, over, text
 from support.raw import RawClient
 from support.tables import cases
-from support.waiting import run, until
+from support.waiting import in_loop, until
 
 pytestmark = IN_MEMORY
 
@@ -151,16 +151,14 @@ async def test_a_client_with_forms_alone_is_not_asked_by_url(connect_to: Any) ->
     assert text(result) == "the client did not declare elicitation.url"
 
 
-def test_a_revision_without_url_mode_is_not_asked_by_url() -> None:
-    async def main() -> None:
-        async with RawClient(Desk()) as raw:
-            await raw.open("2025-06-18", elicitation={"url": {}})
-            answer = await raw.ask(1, "tools/call", {"name": "link", "arguments": {}})
-            assert answer["result"]["isError"]
-            reported = answer["result"]["content"][0]["text"]
-            assert reported == "revision 2025-06-18 has no elicitation by URL"
-
-    run(main())
+@in_loop
+async def test_a_revision_without_url_mode_is_not_asked_by_url() -> None:
+    async with RawClient(Desk()) as raw:
+        await raw.open("2025-06-18", elicitation={"url": {}})
+        answer = await raw.ask(1, "tools/call", {"name": "link", "arguments": {}})
+        assert answer["result"]["isError"]
+        reported = answer["result"]["content"][0]["text"]
+        assert reported == "revision 2025-06-18 has no elicitation by URL"
 
 
 @pytest.mark.requirement("elicitation.url.https", "elicitation.url.no-personal-data")
@@ -376,47 +374,44 @@ async def test_a_page_that_a_request_needs_is_the_same_in_every_round(connect_to
 # -- bounds
 
 
-def test_pages_are_bounded_for_each_caller_and_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_pages_are_bounded_for_each_caller_and_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(url_elicitation, "_OWNER_MOST", 2)
     monkeypatch.setattr(url_elicitation, "_MOST", 3)
     pages: dict[str, list[Any]] = {"ann": [], "bob": []}
+    server = Server("desk")
 
-    async def main() -> None:
-        server = Server("desk")
+    @server.tool
+    async def prepare(ctx: Context) -> None:
+        """Prepare a page."""
+        assert ctx.principal is not None
+        page = ctx.prepare_url("Link", PAGE)
+        assert page.principal == ctx.principal
+        pages[ctx.principal.subject].append(page)
 
-        @server.tool
-        async def prepare(ctx: Context) -> None:
-            """Prepare a page."""
-            assert ctx.principal is not None
-            page = ctx.prepare_url("Link", PAGE)
-            assert page.principal == ctx.principal
-            pages[ctx.principal.subject].append(page)
-
-        for subject in ("ann", "ann", "ann", "bob", "bob"):
-            async with connect(server.acting_as(Principal(subject))) as client:
-                assert not (await client.call_tool("prepare")).is_error
-        kept = {
-            name: [server.elicitations.find(page.id) is page for page in made]
-            for name, made in pages.items()
-        }
-        assert kept == {"ann": [False, False, True], "bob": [True, True]}
-        assert not server.elicitation_completed("unknown")
-
-    run(main())
+    for subject in ("ann", "ann", "ann", "bob", "bob"):
+        async with connect(server.acting_as(Principal(subject))) as client:
+            assert not (await client.call_tool("prepare")).is_error
+    kept = {
+        name: [server.elicitations.find(page.id) is page for page in made]
+        for name, made in pages.items()
+    }
+    assert kept == {"ann": [False, False, True], "bob": [True, True]}
+    assert not server.elicitation_completed("unknown")
 
 
-def test_a_page_outlives_its_client_without_harm() -> None:
-    async def main() -> None:
-        server = Desk()
-        async with connect(server, on_elicit_url=lambda params: True) as client:
-            await client.call_tool("link")
-        (page,) = server.linked
-        assert page.id not in repr(page)
-        assert server.elicitation_completed(page.id)
-        assert not page.complete()
-        assert server.elicitations.find(page.id) is None
-        server.elicitations.discard(page)
-        server.elicitations.discard(page)
-        assert UrlElicitations().find(page.id) is None
-
-    run(main())
+@in_loop
+async def test_a_page_outlives_its_client_without_harm() -> None:
+    server = Desk()
+    async with connect(server, on_elicit_url=lambda params: True) as client:
+        await client.call_tool("link")
+    (page,) = server.linked
+    assert page.id not in repr(page)
+    assert server.elicitation_completed(page.id)
+    assert not page.complete()
+    assert server.elicitations.find(page.id) is None
+    server.elicitations.discard(page)
+    server.elicitations.discard(page)
+    assert UrlElicitations().find(page.id) is None

@@ -15,7 +15,7 @@ from accord.stdio import child as child_module
 from accord.stdio.child import Child, StderrLines, describe_exit, group_is_alive, spawn
 from accord.stdio.pipes import PolledPipes, ThreadedPipes
 from support.leftovers import Leftovers
-from support.waiting import LONG, run, until
+from support.waiting import LONG, in_loop, run, until
 
 ECHO = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()); sys.exit(3)"
 SILENT = "import time; time.sleep(60)"
@@ -35,36 +35,31 @@ def python(program, **options):
     return Child([sys.executable, "-S", "-c", program], **options)
 
 
-def test_bytes_go_through_and_the_end_is_reported_with_the_exit_code(pipes):
+@in_loop
+async def test_bytes_go_through_and_the_end_is_reported_with_the_exit_code(pipes):
     chunks, reasons = [], []
-
-    async def main():
-        child = python(ECHO, on_output=chunks.append, on_end=reasons.append)
-        child.start()
-        child.write(b"no line end, \xff and ")
-        child.write(b"x" * 300_000)
-        await child.writable(0)
-        child.end_input()
-        assert await child.wait(LONG) == 3
-        assert b"".join(chunks) == b"no line end, \xff and " + b"x" * 300_000
-        assert reasons == ["ended with exit code 3"]
-        assert not child.has_open_input
-        await child.stop()
-
-    run(main())
+    child = python(ECHO, on_output=chunks.append, on_end=reasons.append)
+    child.start()
+    child.write(b"no line end, \xff and ")
+    child.write(b"x" * 300_000)
+    await child.writable(0)
+    child.end_input()
+    assert await child.wait(LONG) == 3
+    assert b"".join(chunks) == b"no line end, \xff and " + b"x" * 300_000
+    assert reasons == ["ended with exit code 3"]
+    assert not child.has_open_input
+    await child.stop()
 
 
-def test_waiting_ends_without_a_code_while_the_process_runs():
-    async def main():
-        child = python(SILENT)
-        child.start()
-        assert await child.wait(0.05) is None
-        child.signal(signal.SIGTERM)
-        assert await child.wait(LONG) == -signal.SIGTERM
-        assert child.state == "was ended by SIGTERM"
-        await child.stop()
-
-    run(main())
+@in_loop
+async def test_waiting_ends_without_a_code_while_the_process_runs():
+    child = python(SILENT)
+    child.start()
+    assert await child.wait(0.05) is None
+    child.signal(signal.SIGTERM)
+    assert await child.wait(LONG) == -signal.SIGTERM
+    assert child.state == "was ended by SIGTERM"
+    await child.stop()
 
 
 def test_a_child_without_input_and_output_reads_nothing_and_is_terminated_at_once():
@@ -104,23 +99,20 @@ def test_a_signal_to_the_leader_alone_spares_its_children():
     run(main())
 
 
-def test_a_closed_input_is_reported_once_no_exit_follows(pipes):
+@in_loop
+async def test_a_closed_input_is_reported_once_no_exit_follows(pipes):
     reasons = []
     program = f"import os; os.close(0); print('closed', flush=True); {SILENT}"
     chunks = []
-
-    async def main():
-        child = python(program, on_output=chunks.append, on_end=reasons.append, exit_expected=0.05)
-        child.start()
-        await until(lambda: chunks)
-        child.write(b"x")
-        await until(lambda: reasons)
-        assert reasons == ["closed its input"]
-        assert not child.has_open_input
-        await child.stop()
-        assert reasons == ["closed its input"]
-
-    run(main())
+    child = python(program, on_output=chunks.append, on_end=reasons.append, exit_expected=0.05)
+    child.start()
+    await until(lambda: chunks)
+    child.write(b"x")
+    await until(lambda: reasons)
+    assert reasons == ["closed its input"]
+    assert not child.has_open_input
+    await child.stop()
+    assert reasons == ["closed its input"]
 
 
 def test_nothing_is_reported_after_our_own_stop():
@@ -137,22 +129,19 @@ def test_nothing_is_reported_after_our_own_stop():
     assert reasons == []
 
 
-def test_a_paused_output_is_read_again_when_it_is_resumed():
+@in_loop
+async def test_a_paused_output_is_read_again_when_it_is_resumed():
     chunks = []
-
-    async def main():
-        child = python("print(input(), flush=True); input()", on_output=chunks.append)
-        child.start()
-        child.pause_output()
-        child.write(b"hello\n")
-        await asyncio.sleep(0.2)  # clock: time in which a wrong read would happen
-        assert chunks == []
-        child.resume_output()
-        await until(lambda: chunks)
-        assert chunks == [b"hello\n"]
-        await child.stop()
-
-    run(main())
+    child = python("print(input(), flush=True); input()", on_output=chunks.append)
+    child.start()
+    child.pause_output()
+    child.write(b"hello\n")
+    await asyncio.sleep(0.2)  # clock: time in which a wrong read would happen
+    assert chunks == []
+    child.resume_output()
+    await until(lambda: chunks)
+    assert chunks == [b"hello\n"]
+    await child.stop()
 
 
 def test_spawn_needs_no_event_loop_and_can_stay_in_our_group():
@@ -218,22 +207,20 @@ def test_a_survivor_that_holds_the_pipes_delays_the_end_only_briefly():
     run(main())
 
 
-def test_a_child_that_was_stopped_takes_no_more_orders():
-    async def main():
-        child = python(ECHO, on_output=lambda chunk: None)
-        child.start()
-        await child.stop(exit_grace=LONG)
-        assert child.exit_code == 3
-        child.write(b"late")
-        await child.writable(0)
-        child.end_input()
-        child.pause_output()
-        child.resume_output()
-        child.signal(signal.SIGTERM)
-        assert not child.has_open_input
-        assert child.state == "ended with exit code 3"
-
-    run(main())
+@in_loop
+async def test_a_child_that_was_stopped_takes_no_more_orders():
+    child = python(ECHO, on_output=lambda chunk: None)
+    child.start()
+    await child.stop(exit_grace=LONG)
+    assert child.exit_code == 3
+    child.write(b"late")
+    await child.writable(0)
+    child.end_input()
+    child.pause_output()
+    child.resume_output()
+    child.signal(signal.SIGTERM)
+    assert not child.has_open_input
+    assert child.state == "ended with exit code 3"
 
 
 def test_an_output_that_has_ended_may_be_paused_and_resumed(pipes):
@@ -271,7 +258,8 @@ def test_a_child_without_input_reads_nothing_of_what_is_written_to_it(pipes):
     assert b"".join(chunks) == b"''\n"
 
 
-def test_bytes_for_a_full_pipe_wait_until_the_child_reads(pipes):
+@in_loop
+async def test_bytes_for_a_full_pipe_wait_until_the_child_reads(pipes):
     """The first write fills the pipe to its last byte, so that the next one finds no room."""
     program = (
         "import signal, sys;"
@@ -280,27 +268,23 @@ def test_bytes_for_a_full_pipe_wait_until_the_child_reads(pipes):
         "print(len(sys.stdin.buffer.read()))"
     )
     chunks = []
-
-    async def main():
-        reading, writing = os.pipe()
-        room = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
-        os.close(reading)
-        os.close(writing)
-        child = python(program, on_output=chunks.append)
-        child.start()
-        await until(lambda: chunks)
-        child.write(b"x" * room)
-        await asyncio.sleep(0)
-        child.write(b"y" * 10)
-        await asyncio.sleep(0)
-        child.signal(signal.SIGUSR1)
-        await child.writable(0)
-        child.end_input()
-        assert await child.wait(LONG) == 0
-        assert b"".join(chunks).split() == [b"ready", b"%d" % (room + 10)]
-        await child.stop()
-
-    run(main())
+    reading, writing = os.pipe()
+    room = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
+    os.close(reading)
+    os.close(writing)
+    child = python(program, on_output=chunks.append)
+    child.start()
+    await until(lambda: chunks)
+    child.write(b"x" * room)
+    await asyncio.sleep(0)
+    child.write(b"y" * 10)
+    await asyncio.sleep(0)
+    child.signal(signal.SIGUSR1)
+    await child.writable(0)
+    child.end_input()
+    assert await child.wait(LONG) == 0
+    assert b"".join(chunks).split() == [b"ready", b"%d" % (room + 10)]
+    await child.stop()
 
 
 class LoopWithoutReaders(asyncio.SelectorEventLoop):
