@@ -13,6 +13,7 @@ from accord_tools.fleet.sources.host_files import find_host_files, read_host_fil
 from accord_tools.fleet.sources.insertion import add_servers, hide_literals, make_unique
 from accord_tools.fleet.sources.repository import find_servers
 from accord_tools.fleet.sources.source_file import read_docker_server, read_source
+from accord_tools.hosts.definition import Machine
 from accord_tools.hosts.sources.entry_forms import FoundServer, is_server_json, read_server_json
 from accord_tools.hosts.table import load_hosts
 from support.tables import cases
@@ -146,54 +147,20 @@ def test_paths_are_relative_to_the_fleet_file(write, tmp_path):
 
 # -- hosts
 
-HOST_FILES = {
-    "linux": {
-        ".config/Claude/claude_desktop_config.json": "Claude Desktop",
-        ".config/Code/User/mcp.json": "VS Code",
-        ".config/Code/User/profiles/p1/mcp.json": "VS Code",
-        ".config/zed/settings.json": "Zed",
-        ".claude.json": "Claude Code",
-        ".cursor/mcp.json": "Cursor",
-        ".codeium/windsurf/mcp_config.json": "Windsurf",
-        ".gemini/settings.json": "Gemini CLI",
-        ".codex/config.toml": "Codex",
-    },
-    "darwin": {
-        "Library/Application Support/Claude/claude_desktop_config.json": "Claude Desktop",
-        "Library/Application Support/Code/User/mcp.json": "VS Code",
-        ".config/zed/settings.json": "Zed",
-    },
-    "win32": {
-        "AppData/Roaming/Claude/claude_desktop_config.json": "Claude Desktop",
-        "AppData/Local/Packages/Claude_x/LocalCache/Roaming/Claude/claude_desktop_config.json": (
-            "Claude Desktop"
-        ),
-        "AppData/Roaming/Zed/settings.json": "Zed",
-        ".cursor/mcp.json": "Cursor",
-    },
-}
 
-
-@pytest.mark.parametrize("system", HOST_FILES)
-def test_the_configurations_of_hosts_are_found(system, write, tmp_path):
-    for name in HOST_FILES[system]:
+def test_the_configurations_of_hosts_that_exist_are_found(write, tmp_path):
+    home = tmp_path / "home"
+    for name in ("home/.cursor/mcp.json", "home/.config/Code/User/profiles/p1/mcp.json"):
         write(name, "{}")
-    environ = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
-    found = find_host_files(environ, system)
-    assert {path.relative_to(tmp_path).as_posix(): host for host, path in found} == HOST_FILES[
-        system
-    ]
-
-
-def test_a_variable_moves_the_configuration(write, tmp_path):
     write("elsewhere/config.toml", "")
-    write("xdg/zed/settings.json", "{}")
-    environ = {
-        "HOME": str(tmp_path / "home"),
-        "CODEX_HOME": str(tmp_path / "elsewhere"),
-        "XDG_CONFIG_HOME": str(tmp_path / "xdg"),
+    environ = {"CODEX_HOME": str(tmp_path / "elsewhere")}
+    machine = Machine(system="linux", environ=environ, home=home, project=home)
+    found = {path.relative_to(tmp_path).as_posix(): host for host, path in find_host_files(machine)}
+    assert found == {
+        "home/.cursor/mcp.json": "Cursor",
+        "home/.config/Code/User/profiles/p1/mcp.json": "VS Code",
+        "elsewhere/config.toml": "Codex",
     }
-    assert [each.host for each in find_host_files(environ, "linux")] == ["Zed", "Codex"]
 
 
 SHAPES = [

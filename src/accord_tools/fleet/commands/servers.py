@@ -107,7 +107,7 @@ def _host_servers(known: "Sequence[FoundServer]") -> "list[FoundServer]":
     from accord_tools.fleet.sources.insertion import hide_literals
 
     found: list[FoundServer] = []
-    for host, path in find_host_files(os.environ):
+    for host, path in find_host_files():
         try:
             servers = read_host_file(path, f"{host}: {path}")
         except AccordError as error:

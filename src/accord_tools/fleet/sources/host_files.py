@@ -1,11 +1,10 @@
 """The configurations of hosts: where they are for this user, and the servers in them."""
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +13,7 @@ from accord.errors import ConfigurationError
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.file.document import FleetDocument, read_document
 from accord_tools.fleet.file.reader import is_server_name
-from accord_tools.hosts.definition import Machine, System
+from accord_tools.hosts.definition import Machine
 from accord_tools.hosts.sources.entry_forms import (
     FoundServer,
     convert_entry,
@@ -22,8 +21,6 @@ from accord_tools.hosts.sources.entry_forms import (
     plain_name,
 )
 from accord_tools.hosts.table import config_files, load_hosts
-
-_SYSTEMS: Final[Mapping[str, System]] = {"win32": "windows", "darwin": "macos"}
 
 
 class HostFile(NamedTuple):
@@ -33,24 +30,13 @@ class HostFile(NamedTuple):
     path: Path
 
 
-def find_host_files(
-    environ: Mapping[str, str] | None = None, system: str = sys.platform
-) -> list[HostFile]:
-    """Return the configurations of hosts that this user has.
-
-    Args:
-        environ: where HOME, APPDATA and the like are; None is that of this process.
-        system: the operating system, as `sys.platform` names it.
-    """
-    given = os.environ if environ is None else environ
-    home = Path(given.get("USERPROFILE" if system == "win32" else "HOME") or Path.home())
-    machine = Machine(
-        system=_SYSTEMS.get(system, "linux"), environ=dict(given), home=home, project=home
-    )
+def find_host_files(machine: Machine | None = None) -> list[HostFile]:
+    """Return the configurations of hosts that this user has; None is this machine."""
+    here = machine or Machine.current()
     found = [
         HostFile(host.name, file.path)
         for host in load_hosts().values()
-        for file in config_files(host, machine, "user")
+        for file in config_files(host, here, "user")
     ]
     return list(dict.fromkeys(found))
 
