@@ -11,21 +11,22 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.client.configuration import MEMBERS, parse_json
+from accord.client.configuration import MEMBERS
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.file.document import FleetDocument, read_document
-from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.definition import FileFormat, HostsError
 from accord_tools.hosts.documents.document import (
+    TextFile,
     UneditableDocument,
     UnreadableDocument,
     open_document,
+    read_text_file,
 )
 from accord_tools.hosts.documents.value_texts import format_comment, format_table, without_nulls
 from accord_tools.hosts.entries.literals import find_literals, replace_literal, variable_name
 from accord_tools.hosts.sources.entry_forms import FoundServer, map_texts, plain_name
 from accord_tools.hosts.writing.destination import replace_file
 
-_MARK: Final = b"\xef\xbb\xbf"
 # Another program may write the file at the same moment.
 _TRIES: Final = 3
 
@@ -85,13 +86,11 @@ def add_servers(path: Path, servers: Sequence[FoundServer]) -> None:
 
 def insert_servers(path: Path, before: bytes, servers: Sequence[FoundServer]) -> bytes:
     """Return the bytes of a file with further servers in it."""
-    suffix = path.suffix.lower()
-    if not before:
-        text = "{}\n" if suffix == ".json" else ""
-        form, data = ("json" if suffix == ".json" else "toml"), dict[str, Any]()
-    else:
+    form: FileFormat = "json" if path.suffix.lower() == ".json" else "toml"
+    file, data = TextFile("{}\n" if form == "json" else ""), dict[str, Any]()
+    if before:
         document = read_document(path)
-        form, data, text = document.form, document.data, before.decode("utf-8-sig")
+        file, form, data = read_text_file(before), document.form, document.data
         for each in servers:
             if each.name in (taken := _names_in(document)):
                 free = [name for name in taken if name != each.name]
@@ -101,33 +100,26 @@ def insert_servers(path: Path, before: bytes, servers: Sequence[FoundServer]) ->
                 )
     entries = {each.name: without_nulls(each.entry) for each in servers}
     settings = {each.name: without_nulls(each.settings) for each in servers if each.settings}
-    expected = _merge(data, {"mcpServers": entries, "server": settings})
-    if form == "toml":
-        changed = text + toml_addition(text, servers)
-    elif form == "json":
-        try:
-            changed = _insert_json(text, data, entries, settings)
-        except (UneditableDocument, UnreadableDocument):
-            changed = text
-    else:
+    if form == "yaml":
         raise UneditableFile(
             f"accord does not change YAML; add this to {path}",
             json.dumps({"mcpServers": entries, "server": settings}, indent=2, ensure_ascii=False),
         )
-    if _parse(changed, form) != expected:
+    try:
+        if form == "toml":
+            newline = "\r\n" if 0 < file.text.count("\r\n") == file.text.count("\n") else "\n"
+            changed = file.text + toml_addition(file.text, servers).replace("\n", newline)
+        else:
+            changed = _insert_json(file.text, data, entries, settings)
+        found = open_document(changed, form).data
+    except (UneditableDocument, UnreadableDocument):
+        found = None
+    if found != _merge(data, {"mcpServers": entries, "server": settings}):
         raise UneditableFile(
             f"{path} is written in a way that accord cannot extend; add this by hand",
             toml_addition("", servers) if form == "toml" else json.dumps(entries, indent=2),
         )
-    newline = "\r\n" if "\r\n" in text else "\n"
-    if newline == "\r\n":
-        # Only what is new: the rest has its line ends already.
-        changed = re.sub(r"(?<!\r)\n", "\r\n", changed) if _is_uniform(text) else changed
-    return (_MARK if before.startswith(_MARK) else b"") + changed.encode()
-
-
-def _is_uniform(text: str) -> bool:
-    return text.count("\r\n") == text.count("\n")
+    return file.encode(changed)
 
 
 def _merge(data: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,15 +132,6 @@ def _merge(data: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
             held = merged.get(place, {})
             merged[place] = {**held, **table} if isinstance(held, Mapping) else table
     return merged
-
-
-def _parse(text: str, form: str) -> object:
-    import tomllib
-
-    try:
-        return tomllib.loads(text.replace("\r\n", "\n")) if form == "toml" else parse_json(text)
-    except ValueError:
-        return None
 
 
 def toml_addition(text: str, servers: Sequence[FoundServer]) -> str:
