@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
-from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePath
@@ -11,6 +10,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
+from accord.cli.options import did_you_mean
 from accord.types import JsonObject
 from accord_tools.fleet.definition import DEFAULT_HISTORY, FleetError
 from accord_tools.fleet.history.comparison import ComparisonContext, FindChanges, compare_runs
@@ -504,10 +504,8 @@ class History:
     def _suggest(self, name: str) -> str:
         query = "SELECT DISTINCT server FROM results ORDER BY server"
         known = [row["server"] for row in self._db.rows(query)]
-        close = get_close_matches(name, known, n=3)
-        if close:
-            return f"; did you mean {' or '.join(close)}?"
-        return f"; it has {', '.join(known[:20])}" if known else "; it has no servers yet"
+        has = f"has {', '.join(known[:20])}" if known else "has no servers yet"
+        return did_you_mean(name, known) or f"; it {has}"
 
     # -- pruning
 
