@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.cli.options import did_you_mean
 from accord.client.server_spec import HttpForm, ServerSpec
 from accord_tools.hosts.definition import FileFormat, HostsError, Machine
 from accord_tools.hosts.launching.installation import wrap_entry
@@ -174,13 +175,8 @@ def _choose(path: Path, found: Mapping[str, Any], fragment: str) -> Any:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
     names = list(known)
-    close = get_close_matches(name, names, n=3, cutoff=0.6)
-    if close:
-        return f"; did you mean {' or '.join(close)}?"
-    return f"; it has {', '.join(names)}" if names else ""
+    return did_you_mean(name, names) or (f"; it has {', '.join(names)}" if names else "")
 
 
 def entry_from_members(name: str, members: Mapping[str, Any]) -> ServerSpec:
