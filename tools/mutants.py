@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from check.client.mutants import MUTANTS as CLIENTS
+from check.client.registering import MUTANTS as CLIENTS
 from check.client.test_client_mutants import found_of
 from check.mutants.foundation import all_mutants
 

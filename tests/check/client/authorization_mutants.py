@@ -7,8 +7,10 @@ from urllib.parse import unquote
 
 from accord_tools.check.fake_server.protected import PREREGISTERED
 from check.client.authorizing import OAUTH, OPENID, RESOURCE, Authorizing, Known, Stateless
-from check.client.mutants import UNBREAKABLE, few, mutant
+from check.client.mutants import UNBREAKABLE
 from check.client.raw import Gone, Message, Raw
+from check.client.registering import few, mutant
+from check.faults import altering, faults
 
 # Nothing listens there, so nothing is read.
 DOCUMENT = "https://127.0.0.1:9/metadata.json"
@@ -419,12 +421,10 @@ class ForgetsHalfOfItsScopes(Stateless):
         return super().choose(challenge, resource, about)
 
 
-@mutant(LIMIT, NEVER)
-class NeverStopsAsking(Authorizing):
-    limit = 50
-
-    def may_try(self, challenge: str) -> bool:
-        return True
+faults(
+    mutant(LIMIT, NEVER),
+    NeverStopsAsking=altering(Authorizing, limit=50, may_try=lambda self, challenge: True),
+)
 
 
 @mutant(LIMIT, NEVER)
@@ -721,10 +721,10 @@ class RefreshesWithItsLastId(Stateless):
         return await super().refresh(issuer, about, list(self.ids.values())[-1], token)
 
 
-@mutant(MISMATCH, CHANGES, also={**BOTH, KEYED: "nor at the first again"})
-class IsKnownEverywhere(Known):
-    def known_id(self, issuer: str) -> str:
-        return PREREGISTERED
+faults(
+    mutant(MISMATCH, CHANGES, also={**BOTH, KEYED: "nor at the first again"}),
+    IsKnownEverywhere=altering(Known, known_id=lambda self, issuer: PREREGISTERED),
+)
 
 
 @mutant(MISMATCH, CHANGES, also=BOTH)

@@ -2,172 +2,58 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any, ClassVar
-
-import msgspec
 
 from accord.http.rules.sse import Decoder
 from check.client.raw import Gone, Message, Raw
+from check.client.registering import (
+    MUTANTS,
+    answer,
+    error,
+    having,
+    mutant,
+    on,
+    opening,
+    params,
+    put,
+    result,
+    says,
+    without,
+)
+from check.faults import altering, faults, nothing
 
-
-class Mutant(msgspec.Struct, frozen=True, kw_only=True):
-    """A client with one fault.
-
-    Attributes:
-        id: the requirement that it breaks.
-        kind: the client.
-        scenarios: where it shows; the server that does everything right is always met.
-        over: the transport.
-        also: other requirements that this breaks unavoidably, and why.
-        revisions: those to check; the one of the client by default.
-        is_thorough: whether it is left out of quick test runs.
-    """
-
-    id: str
-    kind: type[Raw]
-    scenarios: tuple[str, ...] = ()
-    over: str = "http"
-    also: dict[str, str] = {}
-    revisions: tuple[str, ...] | None = None
-    is_thorough: bool = False
-
-
-MUTANTS: dict[str, Mutant] = {}
-# Requirements that cannot be broken in three different ways, with the reason.
-FEW: dict[str, str] = {}
-
-
-def few(reason: str, *ids: str) -> None:
-    """Name requirements that cannot be broken in three different ways, with the reason."""
-    for id in ids:
-        assert id not in FEW, f"{id} is named twice"
-        FEW[id] = reason
-
-
-def mutant(
-    id: str,
-    *scenarios: str,
-    over: str = "http",
-    also: dict[str, str] | None = None,
-    revisions: tuple[str, ...] | None = None,
-    is_thorough: bool | None = None,
-) -> Callable[[type[Any]], type[Any]]:
-    """Register a client with a fault; by default the first of a requirement is not thorough."""
-
-    def register(kind: type[Any]) -> type[Any]:
-        is_first = all(each.id != id for each in MUTANTS.values())
-        name = f"{id}-{kind.__name__}{'' if over == 'http' else f'-{over}'}"
-        assert name not in MUTANTS, name
-        MUTANTS[name] = Mutant(
-            id=id,
-            kind=kind,
-            scenarios=scenarios,
-            over=over,
-            also=also or {},
-            revisions=revisions,
-            is_thorough=not is_first if is_thorough is None else is_thorough,
-        )
-        return kind
-
-    return register
-
-
-class Says(Raw):
-    """Changes what it says."""
-
-    def changed(self, message: Message) -> Any:
-        return message
-
-    async def say(self, message: Any) -> None:
-        found = self.changed(dict(message))
-        for each in found if isinstance(found, tuple) else (found,):
-            if each is not None:
-                await super().say(each)
-
-
-def mutated(
-    id: str, *scenarios: str, over: str = "http", also: dict[str, str] | None = None
-) -> Callable[[Callable[[Message], Any]], Callable[[Message], Any]]:
-    """Register a fault in messages: a function that changes a message before it is sent."""
-
-    def register(change: Callable[[Message], Any]) -> Callable[[Message], Any]:
-        kind = type(
-            change.__name__, (Says,), {"changed": lambda _self, message: change(dict(message))}
-        )
-        mutant(id, *scenarios, over=over, also=also)(kind)
-        return change
-
-    return register
-
-
-def is_result(message: Message, member: str) -> bool:
-    result = message.get("result")
-    return isinstance(result, dict) and member in result
-
+COMPLETE = "completion/complete"
 
 # -- messages
 
 
-@mutated("jsonrpc.message.version-2-0")
-def speaks_1_0(message: Message) -> Any:
-    if message.get("method") == "ping":
-        message["jsonrpc"] = "1.0"
-    return message
-
-
-@mutated("jsonrpc.request.id-present")
-def asks_without_id(message: Message) -> Any:
-    if message.get("method") == "logging/setLevel":
-        return message, {k: v for k, v in message.items() if k != "id"}
-    return message
-
-
-@mutated("jsonrpc.request.id-string-or-integer")
-def asks_with_a_fraction(message: Message) -> Any:
-    if message.get("method") == "ping":
-        return {**message, "id": 1.5}, message
-    return message
-
-
-@mutated("jsonrpc.request.id-not-null")
-def asks_with_null(message: Message) -> Any:
-    if message.get("method") == "ping":
-        return {**message, "id": None}, message
-    return message
-
-
-@mutated("jsonrpc.request.id-unique")
-def uses_an_id_twice(message: Message) -> Any:
-    if message.get("method") == "ping":
-        return message, message
-    return message
-
-
-@mutated("jsonrpc.request.params-object")
-def asks_with_a_list(message: Message) -> Any:
-    if message.get("method") == "ping":
-        message["params"] = []
-    return message
-
-
-@mutated("jsonrpc.request.method-string")
-def asks_with_a_number(message: Message) -> Any:
-    return {**message, "method": 7} if message.get("method") == "ping" else message
-
-
-@mutated("jsonrpc.response.id-echo", "SendsEveryRequest")
-def answers_with_another_id(message: Message) -> Any:
-    if is_result(message, "roots"):
-        return message, {**message, "id": "another"}
-    return message
-
-
-@mutated("jsonrpc.response.id-echo", "SendsEveryRequest", also={
-    "ping.response.prompt": "an answer with another id is not the answer",
-})  # fmt: skip
-def turns_ids_into_text(message: Message) -> Any:
-    return message if "method" in message else {**message, "id": str(message["id"])}
+says("jsonrpc.message.version-2-0", speaks_1_0=on("ping", put("jsonrpc", "1.0")))
+says(
+    "jsonrpc.request.id-present",
+    asks_without_id=on("logging/setLevel", lambda m: (m, without("id")(m))),
+)
+says(
+    "jsonrpc.request.id-string-or-integer",
+    asks_with_a_fraction=on("ping", lambda message: ({**message, "id": 1.5}, message)),
+)
+says(
+    "jsonrpc.request.id-not-null",
+    asks_with_null=on("ping", lambda message: ({**message, "id": None}, message)),
+)
+says("jsonrpc.request.id-unique", uses_an_id_twice=on("ping", lambda message: (message, message)))
+says("jsonrpc.request.params-object", asks_with_a_list=on("ping", put("params", [])))
+says("jsonrpc.request.method-string", asks_with_a_number=on("ping", put("method", 7)))
+says(
+    "jsonrpc.response.id-echo",
+    "SendsEveryRequest",
+    answers_with_another_id=answer("roots", lambda m: (m, {**m, "id": "another"})),
+)
+says(
+    "jsonrpc.response.id-echo",
+    "SendsEveryRequest",
+    also={"ping.response.prompt": "an answer with another id is not the answer"},
+    turns_ids_into_text=lambda m: m if "method" in m else {**m, "id": str(m["id"])},
+)
 
 
 @mutant("jsonrpc.notification.not-answered", "SendsEveryRequest")
@@ -195,46 +81,35 @@ class RefusesUnknownNotifications(Raw):
             self.spawn(self.say({"jsonrpc": "2.0", "id": None, "error": error}))
 
 
-@mutated("jsonrpc.response.result-xor-error", "SendsEveryRequest")
-def answers_both(message: Message) -> Any:
-    if is_result(message, "roots"):
-        message["error"] = {"code": 1, "message": "no"}
-    return message
-
-
-@mutated("jsonrpc.error.code-and-message", "SendsInvalidRequests")
-def leaves_out_the_message(message: Message) -> Any:
-    if "error" in message:
-        message["error"] = {"code": message["error"]["code"]}
-    return message
-
-
-@mutated("jsonrpc.error.code-integer", "SendsInvalidRequests", also={
-    "errors.code.method-not-found": "a text is not a code",
-})  # fmt: skip
-def names_the_code(message: Message) -> Any:
-    if "error" in message and message["error"]["code"] == -32601:
-        message["error"] = {**message["error"], "code": "unknown"}
-    return message
-
-
-@mutated("jsonrpc.notification.params-object")
-def tells_with_a_list(message: Message) -> Any:
-    if message.get("method") == "notifications/roots/list_changed":
-        message["params"] = []
-    return message
-
-
-@mutated("jsonrpc.notification.no-id")
-def tells_with_an_id(message: Message) -> Any:
-    if message.get("method") == "notifications/roots/list_changed":
-        message["id"] = "told"
-    return message
-
-
-@mutated("jsonrpc.request.answered", "SendsEveryRequest")
-def never_lists_its_roots(message: Message) -> Any:
-    return None if is_result(message, "roots") else message
+says(
+    "jsonrpc.response.result-xor-error",
+    "SendsEveryRequest",
+    answers_both=answer("roots", put("error", {"code": 1, "message": "no"})),
+)
+says(
+    "jsonrpc.error.code-and-message",
+    "SendsInvalidRequests",
+    leaves_out_the_message=error(without("message")),
+)
+says(
+    "jsonrpc.error.code-integer",
+    "SendsInvalidRequests",
+    also={"errors.code.method-not-found": "a text is not a code"},
+    names_the_code=error(put("code", "unknown"), -32601),
+)
+says(
+    "jsonrpc.notification.params-object",
+    tells_with_a_list=on("notifications/roots/list_changed", put("params", [])),
+)
+says(
+    "jsonrpc.notification.no-id",
+    tells_with_an_id=on("notifications/roots/list_changed", put("id", "told")),
+)
+says(
+    "jsonrpc.request.answered",
+    "SendsEveryRequest",
+    never_lists_its_roots=answer("roots", lambda m: None),
+)
 
 
 @mutant("jsonrpc.batch.removed")
@@ -264,39 +139,17 @@ class WritesLatin1(Raw):
 # -- opening
 
 
-@mutated("lifecycle.initialize.protocol-version")
-def opens_without_a_revision(message: Message) -> Any:
-    if message.get("method") == "initialize":
-        params = {k: v for k, v in message["params"].items() if k != "protocolVersion"}
-        return {**message, "params": params}
-    return message
-
-
-@mutated("lifecycle.initialize.client-info")
-def opens_without_a_name(message: Message) -> Any:
-    if message.get("method") == "initialize":
-        params = {k: v for k, v in message["params"].items() if k != "clientInfo"}
-        return {**message, "params": params}
-    return message
-
-
-@mutated("lifecycle.implementation.name-and-version")
-def opens_without_a_version(message: Message) -> Any:
-    if message.get("method") == "initialize":
-        return {**message, "params": {**message["params"], "clientInfo": {"name": "raw"}}}
-    return message
-
-
-@mutated("lifecycle.version.identifier")
-def opens_with_a_number(message: Message) -> Any:
-    if message.get("method") == "initialize":
-        return {**message, "params": {**message["params"], "protocolVersion": "2.0"}}
-    return message
-
-
-@mutated("lifecycle.initialized.sent")
-def is_never_ready(message: Message) -> Any:
-    return None if message.get("method") == "notifications/initialized" else message
+says(
+    "lifecycle.initialize.protocol-version",
+    opens_without_a_revision=opening(without("protocolVersion")),
+)
+says("lifecycle.initialize.client-info", opens_without_a_name=opening(without("clientInfo")))
+says(
+    "lifecycle.implementation.name-and-version",
+    opens_without_a_version=opening(put("clientInfo", {"name": "raw"})),
+)
+says("lifecycle.version.identifier", opens_with_a_number=opening(put("protocolVersion", "2.0")))
+says("lifecycle.initialized.sent", is_never_ready=on("notifications/initialized", lambda m: None))
 
 
 @mutant("lifecycle.initialize.client-capabilities")
@@ -340,13 +193,12 @@ class IgnoresRefusals(Raw):
         return {"result": {"protocolVersion": self.revision}}
 
 
-@mutant("lifecycle.initialize.client-capabilities")
-class DeclaresAList(Raw):
-    def opening(self) -> Message:
-        return {**super().opening(), "capabilities": []}
-
-    async def tell_roots(self) -> None:
-        pass
+faults(
+    mutant("lifecycle.initialize.client-capabilities"),
+    DeclaresAList=altering(
+        Raw, opening=lambda self: ({**Raw.opening(self), "capabilities": []}), tell_roots=nothing
+    ),
+)
 
 
 @mutant("roots.list-changed.capability-required")
@@ -357,11 +209,13 @@ class AnnouncesUndeclared(Raw):
 # -- questions
 
 
-@mutated("ping.response.empty", "SendsEveryRequest")
-def answers_pings_at_length(message: Message) -> Any:
-    if message.get("result") == {}:
-        message["result"] = {"pong": True}
-    return message
+says(
+    "ping.response.empty",
+    "SendsEveryRequest",
+    answers_pings_at_length=lambda m: (
+        {**m, "result": {"pong": True}} if m.get("result") == {} else m
+    ),
+)
 
 
 @mutant("ping.response.prompt", "SendsEveryRequest")
@@ -381,44 +235,27 @@ class IsSilencedByNonsense(Raw):
             super().hear(text)
 
 
-def answering(id: str, member: str, change: Callable[[Message], Any]) -> None:
-    """Register a fault in the answers that have a member."""
-
-    def changed(message: Message) -> Any:
-        if is_result(message, member):
-            return {**message, "result": change(dict(message["result"]))}
-        return message
-
-    changed.__name__ = f"answers_without_{id.split('.')[-1]}"
-    mutated(id, "SendsEveryRequest")(changed)
-
-
-def without(member: str) -> Callable[[Message], Message]:
-    return lambda result: {k: v for k, v in result.items() if k != member}
-
-
-answering("sampling.result.role", "model", without("role"))
-answering("sampling.result.content", "model", without("content"))
-answering("sampling.result.model", "model", without("model"))
-answering("sampling.result.stop-reason", "model", lambda result: {**result, "stopReason": 7})
-answering(
-    "sampling.result.content-type",
-    "model",
-    lambda result: {**result, "content": {"type": "video", "data": ""}},
-)
-answering("roots.list.array", "roots", lambda _: {"roots": {}})
-answering("roots.item.uri", "roots", lambda _: {"roots": [{"name": "srv"}]})
-answering(
-    "roots.item.file-uri", "roots", lambda _: {"roots": [{"uri": "https://a.b", "name": "a"}]}
-)
-answering("elicitation.result.action-present", "action", without("action"))
-answering("elicitation.result.action-values", "action", lambda r: {**r, "action": "yes"})
-answering(
-    "elicitation.result.content-optional",
-    "action",
-    lambda r: {**r, "action": "decline", "content": "yes"},
-)
-answering("elicitation.answers.validated", "action", lambda r: {**r, "content": {"name": 7}})
+for id, member, change in (
+    ("sampling.result.role", "model", without("role")),
+    ("sampling.result.content", "model", without("content")),
+    ("sampling.result.model", "model", without("model")),
+    ("sampling.result.stop-reason", "model", put("stopReason", 7)),
+    ("sampling.result.content-type", "model", put("content", {"type": "video", "data": ""})),
+    ("roots.list.array", "roots", put("roots", {})),
+    ("roots.item.uri", "roots", put("roots", [{"name": "srv"}])),
+    ("roots.item.file-uri", "roots", put("roots", [{"uri": "https://a.b", "name": "a"}])),
+    ("roots.item.name", "roots", put("roots", [{"uri": "file:///srv", "name": 1}])),
+    ("elicitation.result.action-present", "action", without("action")),
+    ("elicitation.result.action-values", "action", put("action", "yes")),
+    (
+        "elicitation.result.content-optional",
+        "action",
+        having(action="decline", content="yes"),
+    ),
+    ("elicitation.answers.validated", "action", put("content", {"name": 7})),
+):
+    answers = {f"answers_without_{id.split('.')[-1]}": answer(member, result(change))}
+    says(id, "SendsEveryRequest", **answers)
 
 
 @mutant("roots.list-changed.sent", "SendsEveryRequest")
@@ -441,11 +278,11 @@ class FailsOnTheUnknown(Raw):
         return {"code": -32603, "message": "internal error"}
 
 
-@mutated("errors.code.invalid-params", "SendsInvalidRequests")
-def takes_bad_parameters_for_bad_text(message: Message) -> Any:
-    if message.get("error", {}).get("code") == -32602:
-        message["error"] = {"code": -32700, "message": "parse error"}
-    return message
+says(
+    "errors.code.invalid-params",
+    "SendsInvalidRequests",
+    takes_bad_parameters_for_bad_text=error(having(code=-32700, message="parse error"), -32602),
+)
 
 
 class Plain(Raw):
@@ -517,10 +354,10 @@ class FallsOverCancellations(Raw):
             super().heed(message)
 
 
-@mutant("cancellation.receiver.stops", "CancelsItsRequests")
-class GoesOnWithWhatWasCancelled(Raw):
-    def stop(self, id: Any) -> None:
-        pass
+faults(
+    mutant("cancellation.receiver.stops", "CancelsItsRequests"),
+    GoesOnWithWhatWasCancelled=altering(Raw, stop=lambda self, request: None),
+)
 
 
 @mutant("cancellation.receiver.frees-and-silent", "CancelsItsRequests")
@@ -549,10 +386,10 @@ class CancelsSomething(Raw):
         await self.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {}})
 
 
-@mutant("cancellation.request-id.previously-issued")
-class CancelsTheUnsent(Raw):
-    async def tell_roots(self) -> None:
-        await self.give_up(4711)
+faults(
+    mutant("cancellation.request-id.previously-issued"),
+    CancelsTheUnsent=altering(Raw, tell_roots=lambda self: self.give_up(4711)),
+)
 
 
 @mutant("cancellation.initialize.excluded", "AnswersInitializeLate", over="stdio")
@@ -568,11 +405,10 @@ class CancelsItsOpening(Raw):
 # -- progress
 
 
-@mutated("progress.token.type")
-def takes_an_object_for_a_token(message: Message) -> Any:
-    if message.get("method") == "tools/call":
-        return {**message, "params": {**message["params"], "_meta": {"progressToken": {}}}}
-    return message
+says(
+    "progress.token.type",
+    takes_an_object_for_a_token=on("tools/call", params(put("_meta", {"progressToken": {}}))),
+)
 
 
 @mutant("progress.token.unique", "NeverAnswers")
@@ -643,97 +479,52 @@ class KeepsCursors(Raw):
         await super().renew(data.replace(b'"cursor"', b'"\\u0063ursor"'))
 
 
-@mutated("completion.ref.types")
-def completes_nothing(message: Message) -> Any:
-    if message.get("method") == "completion/complete":
-        return {**message, "params": {**message["params"], "ref": {"type": "ref/tool"}}}
-    return message
-
-
-@mutated("completion.complete.method")
-def completes_without_a_value(message: Message) -> Any:
-    if message.get("method") == "completion/complete":
-        return {**message, "params": {**message["params"], "argument": {"name": "name"}}}
-    return message
-
-
-@mutated("tools.call.method")
-def calls_without_a_name(message: Message) -> Any:
-    if message.get("method") == "tools/call":
-        return {**message, "params": {"arguments": {}}}
-    return message
-
-
-@mutated("resources.read.method")
-def reads_without_a_uri(message: Message) -> Any:
-    return {**message, "params": {}} if message.get("method") == "resources/read" else message
-
-
-@mutated("resources.subscribe.method")
-def subscribes_to_nothing(message: Message) -> Any:
-    return {**message, "params": {}} if message.get("method") == "resources/subscribe" else message
-
-
-@mutated("prompts.get.method")
-def gets_nothing(message: Message) -> Any:
-    return {**message, "params": {}} if message.get("method") == "prompts/get" else message
-
-
-@mutated("logging.set-level.method")
-def sets_no_level(message: Message) -> Any:
-    return {**message, "params": {}} if message.get("method") == "logging/setLevel" else message
-
-
-@mutated("logging.set-level.method")
-def sets_the_level_warn(message: Message) -> Any:
-    if message.get("method") == "logging/setLevel":
-        message["params"] = {"level": "warn"}
-    return message
-
-
-@mutated("meta.key.name-grammar")
-def names_metadata_badly(message: Message) -> Any:
-    if message.get("method") == "ping":
-        message["params"] = {"_meta": {"-a-": 1}}
-    return message
-
-
-@mutated("meta.key.label-grammar")
-def labels_metadata_badly(message: Message) -> Any:
-    if message.get("method") == "ping":
-        message["params"] = {"_meta": {"1a.example/key": 1}}
-    return message
-
-
-@mutated("meta.prefix.reserved")
-def takes_a_key_of_the_protocol(message: Message) -> Any:
-    if message.get("method") == "ping":
-        message["params"] = {"_meta": {"mcp.dev/mine": 1}}
-    return message
-
-
-@mutated("meta.field.more-types", "SendsEveryRequest")
-def describes_roots_with_a_list(message: Message) -> Any:
-    if is_result(message, "roots"):
-        roots = [{**each, "_meta": []} for each in message["result"]["roots"]]
-        return {**message, "result": {"roots": roots}}
-    return message
-
-
-@mutated("meta.title.display-name")
-def has_a_number_for_a_title(message: Message) -> Any:
-    if message.get("method") == "initialize":
-        info = {**message["params"]["clientInfo"], "title": 7}
-        return {**message, "params": {**message["params"], "clientInfo": info}}
-    return message
+says(
+    "completion.ref.types", completes_nothing=on(COMPLETE, params(put("ref", {"type": "ref/tool"})))
+)
+says(
+    "completion.complete.method",
+    completes_without_a_value=on(COMPLETE, params(put("argument", {"name": "name"}))),
+)
+says("tools.call.method", calls_without_a_name=on("tools/call", put("params", {"arguments": {}})))
+says("resources.read.method", reads_without_a_uri=on("resources/read", put("params", {})))
+says(
+    "resources.subscribe.method", subscribes_to_nothing=on("resources/subscribe", put("params", {}))
+)
+says("prompts.get.method", gets_nothing=on("prompts/get", put("params", {})))
+says(
+    "logging.set-level.method",
+    sets_no_level=on("logging/setLevel", lambda message: ({**message, "params": {}})),
+    sets_the_level_warn=on("logging/setLevel", put("params", {"level": "warn"})),
+)
+says("meta.key.name-grammar", names_metadata_badly=on("ping", put("params", {"_meta": {"-a-": 1}})))
+says(
+    "meta.key.label-grammar",
+    labels_metadata_badly=on("ping", put("params", {"_meta": {"1a.example/key": 1}})),
+)
+says(
+    "meta.prefix.reserved",
+    takes_a_key_of_the_protocol=on("ping", put("params", {"_meta": {"mcp.dev/mine": 1}})),
+)
+says(
+    "meta.field.more-types",
+    "SendsEveryRequest",
+    describes_roots_with_a_list=answer(
+        "roots", result(lambda given: {"roots": [{**each, "_meta": []} for each in given["roots"]]})
+    ),
+)
+says(
+    "meta.title.display-name",
+    has_a_number_for_a_title=opening(
+        lambda given: {**given, "clientInfo": {**given["clientInfo"], "title": 7}}
+    ),
+)
 
 
 # -- HTTP
 
 
-@mutant("http.client.accept-both")
-class AcceptsJsonAlone(Raw):
-    accept = "application/json"
+faults(mutant("http.client.accept-both"), AcceptsJsonAlone=altering(Raw, accept="application/json"))
 
 
 @mutant("http.get.accept-event-stream")
@@ -775,10 +566,7 @@ class ForgetsItsSessionWhenListening(Raw):
         return heads
 
 
-@mutant("session.end.client-delete")
-class LeavesItsSession(Raw):
-    async def finish(self) -> None:
-        pass
+faults(mutant("session.end.client-delete"), LeavesItsSession=altering(Raw, finish=nothing))
 
 
 @mutant("http.session.client-restarts-on-404", "ForgetsTheSession")
@@ -795,10 +583,10 @@ class ReadsNoStreams(Raw):
         await super().take(response)
 
 
-@mutant("http.sse.resume-header", "DropsGetStreams")
-class ListensAnew(Raw):
-    def resuming(self, event: str) -> dict[str, str]:
-        return {}
+faults(
+    mutant("http.sse.resume-header", "DropsGetStreams"),
+    ListensAnew=altering(Raw, resuming=lambda self, event: ({})),
+)
 
 
 @mutant(
@@ -854,10 +642,10 @@ class AsksForTheWholeHost(Authorizes):
         return {**super().wanted(client, verifier), "resource": self.place.url[: -len("/mcp")]}
 
 
-@mutant("auth.redirect.localhost-or-https", "RequiresToken")
-class IsRedirectedInTheOpen(Authorizes):
-    def redirect(self) -> str:
-        return "http://example.com/callback"
+faults(
+    mutant("auth.redirect.localhost-or-https", "RequiresToken"),
+    IsRedirectedInTheOpen=altering(Authorizes, redirect=lambda self: "http://example.com/callback"),
+)
 
 
 @mutant("auth.redirect.registered", "RequiresToken")
@@ -867,10 +655,10 @@ class IsRedirectedElsewhere(Authorizes):
         return {**super().wanted(client, verifier), "redirect_uri": redirect}
 
 
-@mutant("auth.state.verified", "ReturnsAnotherState")
-class TakesAnyState(Authorizes):
-    def is_ours(self, state: str, ours: str) -> bool:
-        return True
+faults(
+    mutant("auth.state.verified", "ReturnsAnotherState"),
+    TakesAnyState=altering(Authorizes, is_ours=lambda self, state, ours: True),
+)
 
 
 @mutant("auth.challenge.client-parses", "RequiresToken")
@@ -976,10 +764,10 @@ class BreaksLines(Raw):
         await self.send(json.dumps(told, indent=1).encode())
 
 
-@mutant("stdio.client.stdin-only-messages", over="stdio")
-class WritesHeads(Raw):
-    async def tell_roots(self) -> None:
-        await self.send(b"Content-Length: 12\r\n")
+faults(
+    mutant("stdio.client.stdin-only-messages", over="stdio"),
+    WritesHeads=altering(Raw, tell_roots=lambda self: self.send(b"Content-Length: 12\r\n")),
+)
 
 
 @mutant("lifecycle.shutdown.stdio-close-stdin", over="stdio")
@@ -1006,25 +794,20 @@ class NeverInsists(Raw):
 # -- more messages
 
 
-@mutated("jsonrpc.notification.method-string")
-def tells_with_a_number(message: Message) -> Any:
-    if message.get("method") == "notifications/roots/list_changed":
-        message["method"] = 7
-    return message
-
-
-@mutated("lifecycle.initialize.method-name", over="stdio")
-def opens_by_another_name(message: Message) -> Any:
-    return {**message, "method": "init"} if message.get("method") == "initialize" else message
-
-
-@mutated("lifecycle.initialized.method-name", also={
-    "lifecycle.initialized.sent": "what has another name was not sent",
-})  # fmt: skip
-def is_ready_by_another_name(message: Message) -> Any:
-    if message.get("method") == "notifications/initialized":
-        return {**message, "method": "initialized"}
-    return message
+says(
+    "jsonrpc.notification.method-string",
+    tells_with_a_number=on("notifications/roots/list_changed", put("method", 7)),
+)
+says(
+    "lifecycle.initialize.method-name",
+    over="stdio",
+    opens_by_another_name=on("initialize", put("method", "init")),
+)
+says(
+    "lifecycle.initialized.method-name",
+    also={"lifecycle.initialized.sent": "what has another name was not sent"},
+    is_ready_by_another_name=on("notifications/initialized", put("method", "initialized")),
+)
 
 
 @mutant("lifecycle.initialize.first", over="stdio")
@@ -1035,7 +818,7 @@ class ListsFirst(Raw):
 
 
 @mutant("lifecycle.initialize.not-in-batch", over="stdio")
-class OpensInABatch(Says):
+class OpensInABatch(Raw):
     revision = "2025-03-26"
 
     def changed(self, message: Message) -> Any:
@@ -1045,10 +828,10 @@ class OpensInABatch(Says):
         await self.send(json.dumps(self.changed(message)).encode())
 
 
-@mutant("lifecycle.shutdown.no-message")
-class SaysGoodbye(Raw):
-    async def tell_roots(self) -> None:
-        await self.ask("shutdown")
+faults(
+    mutant("lifecycle.shutdown.no-message"),
+    SaysGoodbye=altering(Raw, tell_roots=lambda self: self.ask("shutdown")),
+)
 
 
 @mutant("roots.capability.declared", "SendsInvalidRequests", also={
@@ -1069,22 +852,15 @@ class ElicitsUndeclared(Plain):
         return await super().result(method, params)
 
 
-@mutant("roots.capability.list-changed")
-class DeclaresOddly(Raw):
-    capabilities: ClassVar[Message] = {"roots": {"listChanged": "yes"}}
-
-    async def tell_roots(self) -> None:
-        pass
-
-
-answering("roots.item.name", "roots", lambda _: {"roots": [{"uri": "file:///srv", "name": 1}]})
-
-
-@mutated("cancellation.reason.optional", "NeverAnswers")
-def gives_a_number_for_a_reason(message: Message) -> Any:
-    if message.get("method") == "notifications/cancelled":
-        return {**message, "params": {**message["params"], "reason": 7}}
-    return message
+faults(
+    mutant("roots.capability.list-changed"),
+    DeclaresOddly=altering(Raw, capabilities={"roots": {"listChanged": "yes"}}, tell_roots=nothing),
+)
+says(
+    "cancellation.reason.optional",
+    "NeverAnswers",
+    gives_a_number_for_a_reason=on("notifications/cancelled", params(put("reason", 7))),
+)
 
 
 def reporting(id: str, *reports: Message, method: str = "notifications/progress") -> None:
@@ -1123,36 +899,24 @@ class ReportsTooLate(Raw):
             await self.say(said)
 
 
-@mutated("completion.request.context")
-def completes_with_an_odd_context(message: Message) -> Any:
-    if message.get("method") == "completion/complete":
-        return {**message, "params": {**message["params"], "context": {"arguments": 7}}}
-    return message
-
-
-@mutated("meta.field.reserved")
-def sends_metadata_as_text(message: Message) -> Any:
-    return {**message, "params": {"_meta": "x"}} if message.get("method") == "ping" else message
-
-
-@mutated("meta.key.two-segments")
-def sends_metadata_without_a_name(message: Message) -> Any:
-    if message.get("method") == "ping":
-        message["params"] = {"_meta": {"a/b/c": 1}}
-    return message
-
-
-@mutated("practice.list.empty-params", also={
-    "jsonrpc.request.params-object": "parameters are objects",
-})  # fmt: skip
-def lists_with_a_list(message: Message) -> Any:
-    return {**message, "params": []} if message.get("method") == "prompts/list" else message
-
-
-@mutant("lifecycle.capabilities.respected", "DeclaresNoCapabilities")
-class UsesWhatIsNotOffered(Raw):
-    def offers(self, capability: str) -> bool:
-        return True
+says(
+    "completion.request.context",
+    completes_with_an_odd_context=on(COMPLETE, params(put("context", {"arguments": 7}))),
+)
+says("meta.field.reserved", sends_metadata_as_text=on("ping", put("params", {"_meta": "x"})))
+says(
+    "meta.key.two-segments",
+    sends_metadata_without_a_name=on("ping", put("params", {"_meta": {"a/b/c": 1}})),
+)
+says(
+    "practice.list.empty-params",
+    also={"jsonrpc.request.params-object": "parameters are objects"},
+    lists_with_a_list=on("prompts/list", put("params", [])),
+)
+faults(
+    mutant("lifecycle.capabilities.respected", "DeclaresNoCapabilities"),
+    UsesWhatIsNotOffered=altering(Raw, offers=lambda self, capability: True),
+)
 
 
 @mutant("pagination.end.no-next-cursor", "ReturnsListsInPages", also={

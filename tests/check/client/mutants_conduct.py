@@ -4,32 +4,27 @@ import asyncio
 import json
 from typing import Any, ClassVar
 
-from check.client.mutants import mutant
-from check.client.mutants_stateless import Change, on, params, put, says, without
+from check.client.mutants_stateless import says
 from check.client.raw import Gone, Message
 from check.client.raw_stateless import LOST, P, RawDual, RawStateless
+from check.client.registering import Change, mutant, on, params, put, without
+from check.faults import altering, faults, nothing
 
 TASK = "RunsToolsAsExtensionTasks"
 
 # -- tasks of the extension
 
 
-@mutant("tasks-ext.client.poll-interval", TASK)
-class PollsAtOnce(RawStateless):
-    def pause(self, task: Message) -> float:
-        return 0.0
-
-
-@mutant("tasks-ext.client.poll-interval", TASK)
-class PollsTwiceAsOften(RawStateless):
-    def pause(self, task: Message) -> float:
-        return super().pause(task) / 2
-
-
-@mutant("tasks-ext.client.poll-interval", TASK)
-class TakesMillisecondsForMore(RawStateless):
-    def pause(self, task: Message) -> float:
-        return super().pause(task) / 1000
+faults(
+    mutant("tasks-ext.client.poll-interval", TASK),
+    PollsAtOnce=altering(RawStateless, pause=lambda self, task: 0.0),
+    PollsTwiceAsOften=altering(
+        RawStateless, pause=lambda self, task: RawStateless.pause(self, task) / 2
+    ),
+    TakesMillisecondsForMore=altering(
+        RawStateless, pause=lambda self, task: RawStateless.pause(self, task) / 1000
+    ),
+)
 
 
 @mutant("tasks-ext.create.client-handles-both", TASK)
@@ -68,16 +63,14 @@ class StopsAtQuestions(RawStateless):
             task = (reply or {}).get("result", {})
 
 
-@mutant("tasks-ext.client.inspects-input-requests", TASK)
-class IgnoresQuestionsOfTasks(RawStateless):
-    async def update(self, id: str, questions: Message) -> None:
-        pass
-
-
-@mutant("tasks-ext.client.inspects-input-requests", TASK)
-class AnswersTasksByCalls(RawStateless):
-    async def update(self, id: str, questions: Message) -> None:
-        await self.exchange("prompts/get", {"name": "greet"})
+faults(
+    mutant("tasks-ext.client.inspects-input-requests", TASK),
+    IgnoresQuestionsOfTasks=altering(RawStateless, update=nothing),
+    AnswersTasksByCalls=altering(
+        RawStateless,
+        update=lambda self, task, questions: self.exchange("prompts/get", {"name": "greet"}),
+    ),
+)
 
 
 @mutant("tasks-ext.client.dedupe-keys", TASK, also={
@@ -236,12 +229,12 @@ class WantsMoreThanNull(Stops):
         return reply.get("result", {}).get("structuredContent", 0) is None
 
 
-@mutant("prompts.content.resource-link-accepted", ODD)
-class KnowsNoLinks(Stops):
-    at = "prompts/get"
-
-    def is_odd(self, reply: Message) -> bool:
-        return "resource_link" in json.dumps(reply)
+faults(
+    mutant("prompts.content.resource-link-accepted", ODD),
+    KnowsNoLinks=altering(
+        Stops, at="prompts/get", is_odd=lambda self, reply: "resource_link" in json.dumps(reply)
+    ),
+)
 
 
 @mutant("pagination.empty-cursor-is-a-cursor", ODD)
@@ -312,27 +305,18 @@ class Fetches(RawStateless):
 
 
 PLAIN = {"icons.consumer.reject-unsafe-scheme": "the icon is fetched over http"}
-
-
-@mutant("icons.consumer.reject-unsafe-scheme", ICONS)
-class FetchesIconsInTheOpen(Fetches):
-    pass
-
-
-@mutant("icons.consumer.no-credentials", ICONS, also=PLAIN)
-class ShowsItsTokenToIcons(Fetches):
-    heads: ClassVar[dict[str, str]] = {"Authorization": "Bearer mine"}
-
-
-@mutant("icons.consumer.no-credentials", ICONS, also=PLAIN)
-class SendsCookiesToIcons(Fetches):
-    heads: ClassVar[dict[str, str]] = {"Cookie": "seen=1"}
-
-
-@mutant("icons.consumer.no-cross-origin-redirect", ICONS, also=PLAIN)
-class FollowsIcons(Fetches):
-    wanted: ClassVar[tuple[str, ...]] = ("/icon-moved",)
-    follows = True
+faults(
+    mutant("icons.consumer.reject-unsafe-scheme", ICONS), FetchesIconsInTheOpen=altering(Fetches)
+)
+faults(
+    mutant("icons.consumer.no-credentials", ICONS, also=PLAIN),
+    ShowsItsTokenToIcons=altering(Fetches, heads={"Authorization": "Bearer mine"}),
+    SendsCookiesToIcons=altering(Fetches, heads={"Cookie": "seen=1"}),
+)
+faults(
+    mutant("icons.consumer.no-cross-origin-redirect", ICONS, also=PLAIN),
+    FollowsIcons=altering(Fetches, wanted=("/icon-moved",), follows=True),
+)
 
 
 @mutant("icons.consumer.same-origin", ICONS)
@@ -343,18 +327,14 @@ class FetchesForeignIcons(Fetches):
 # -- keeping results
 
 KEEPS, ODDLY = "LetsResultsBeKept", "NamesOddLifetimes"
-
-
-@mutant("caching.client.key", KEEPS)
-class KeepsByMethod(RawStateless):
-    def key(self, method: str, params: Message) -> str:
-        return json.dumps([method, {}])
-
-
-@mutant("caching.client.key", KEEPS)
-class IgnoresTheUri(RawStateless):
-    def key(self, method: str, params: Message) -> str:
-        return super().key(method, without("uri")(params))
+faults(
+    mutant("caching.client.key", KEEPS),
+    KeepsByMethod=altering(RawStateless, key=lambda self, method, params: json.dumps([method, {}])),
+    IgnoresTheUri=altering(
+        RawStateless,
+        key=lambda self, method, params: RawStateless.key(self, method, without("uri")(params)),
+    ),
+)
 
 
 @mutant("caching.client.absent-is-zero", KEEPS, ODDLY)
@@ -448,10 +428,10 @@ class KeepsAnswersToAnswers(RawStateless):
         super().keep(method, params, reply, is_asked=False)
 
 
-@mutant("caching.client.notification-invalidates", KEEPS, "TellsListeners")
-class KeepsWhatChanged(RawStateless):
-    def heed(self, message: Message) -> None:
-        pass
+faults(
+    mutant("caching.client.notification-invalidates", KEEPS, "TellsListeners"),
+    KeepsWhatChanged=altering(RawStateless, heed=lambda self, message: None),
+)
 
 
 @mutant("caching.client.notification-invalidates", KEEPS, "TellsListeners")
@@ -492,16 +472,13 @@ class ListensUnderOneId(RawStateless):
         self.spawn(self.say(message))
 
 
-@mutant("stdio.listen.correlate-by-id", "TellsListeners", over="stdio")
-class HearsEveryNotification(RawStateless):
-    def is_mine(self, params: Message) -> bool:
-        return True
-
-
-@mutant("stdio.listen.correlate-by-id", "TellsListeners", over="stdio")
-class HearsTaggedNotifications(RawStateless):
-    def is_mine(self, params: Message) -> bool:
-        return f"{P}subscriptionId" in params.get("_meta", {})
+faults(
+    mutant("stdio.listen.correlate-by-id", "TellsListeners", over="stdio"),
+    HearsEveryNotification=altering(RawStateless, is_mine=lambda self, params: True),
+    HearsTaggedNotifications=altering(
+        RawStateless, is_mine=lambda self, params: f"{P}subscriptionId" in params.get("_meta", {})
+    ),
+)
 
 
 # -- failures
@@ -511,14 +488,10 @@ STILL = {
     "stdio.cancel.by-notification": "it cancels in no other way",
     "cancellation.client-sends": "it gives up without a word",
 }
-
-
-@mutant("timeouts.cancel-on-expiry", SILENT, over="stdio", also=STILL)
-class GivesUpWithoutAWord(RawStateless):
-    patience = 0.5
-
-    async def give_up(self, id: Any) -> None:
-        pass
+faults(
+    mutant("timeouts.cancel-on-expiry", SILENT, over="stdio", also=STILL),
+    GivesUpWithoutAWord=altering(RawStateless, patience=0.5, give_up=nothing),
+)
 
 
 @mutant("stdio.cancel.by-notification", SILENT, over="stdio", also={
@@ -605,10 +578,10 @@ class ReadsComments(RawStateless):
         return found
 
 
-@mutant("stdio.crash.relisten", "Crashes", over="stdio")
-class DoesNotListenAgain(RawStateless):
-    async def recover(self) -> None:
-        await self.launch_again()
+faults(
+    mutant("stdio.crash.relisten", "Crashes", over="stdio"),
+    DoesNotListenAgain=altering(RawStateless, recover=lambda self: self.launch_again()),
+)
 
 
 @mutant("stateless.client.process-not-conversation", over="stdio")
@@ -627,12 +600,10 @@ class StartsAServerForEachRequest(RawStateless):
 # -- eras
 
 
-@mutant("versioning.modern-client.stdio-discover-first", over="stdio")
-class ListsFirst(RawStateless):
-    opens_by_discovery = False
-
-    async def subscribe(self) -> None:
-        pass
+faults(
+    mutant("versioning.modern-client.stdio-discover-first", over="stdio"),
+    ListsFirst=altering(RawStateless, opens_by_discovery=False, subscribe=nothing),
+)
 
 
 @mutant("versioning.modern-client.stdio-discover-first", over="stdio")
@@ -696,18 +667,11 @@ class LooksForTheOlderForm(RawStateless):
 
 
 ODD_CODES = ("RefusesDiscoveryWithAnotherCode", "RefusesDiscoveryWithInvalidParams")
-
-
-@mutant("stdio.fallback.not-one-code", *ODD_CODES, over="stdio", revisions=ALL)
-class FallsBackOnOneCode(RawDual):
-    def falls_back(self, code: Any) -> bool:
-        return code == -32601
-
-
-@mutant("stdio.fallback.not-one-code", *ODD_CODES, over="stdio", revisions=ALL)
-class FallsBackOnTwoCodes(RawDual):
-    def falls_back(self, code: Any) -> bool:
-        return code in (-32601, -32602)
+faults(
+    mutant("stdio.fallback.not-one-code", *ODD_CODES, over="stdio", revisions=ALL),
+    FallsBackOnOneCode=altering(RawDual, falls_back=lambda self, code: code == -32601),
+    FallsBackOnTwoCodes=altering(RawDual, falls_back=lambda self, code: code in (-32601, -32602)),
+)
 
 
 @mutant("http.compat.client-inspects-400", *ODD_CODES, revisions=ALL)

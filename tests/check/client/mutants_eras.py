@@ -4,11 +4,12 @@ import asyncio
 import json
 from typing import Any, ClassVar
 
-from check.client.mutants import mutant
 from check.client.mutants_conduct import ALL, BROKEN, ODD_CODES, SILENT, STILL
-from check.client.mutants_stateless import CHANGES, WANTS, heads, on, only, params, put, says
+from check.client.mutants_stateless import CHANGES, WANTS, heads, only, says
 from check.client.raw import Gone, Message
 from check.client.raw_stateless import P, RawDual, RawStateless
+from check.client.registering import mutant, on, params, put
+from check.faults import altering, faults
 
 # -- cancelling
 
@@ -242,14 +243,11 @@ class _ListensToLess(RawStateless):
         await super().recover()
 
 
-@mutant("stdio.crash.relisten", "Crashes", over="stdio")
-class ListensToNothingAgain(_ListensToLess):
-    pass
-
-
-@mutant("stdio.crash.relisten", "Crashes", over="stdio")
-class ListensToToolsAgain(_ListensToLess):
-    less: ClassVar[Message] = {"toolsListChanged": True}
+faults(
+    mutant("stdio.crash.relisten", "Crashes", over="stdio"),
+    ListensToNothingAgain=altering(_ListensToLess),
+    ListensToToolsAgain=altering(_ListensToLess, less={"toolsListChanged": True}),
+)
 
 
 class _Starts(RawStateless):
@@ -355,16 +353,15 @@ class _ReadsBodies(RawDual):
         raise NotImplementedError
 
 
-@mutant("http.compat.client-inspects-400", *ODD_CODES, revisions=ALL)
-class FallsBackOnErrorsAlone(_ReadsBodies):
-    def is_liked(self, status: int, body: bytes) -> bool:
-        return not body or body.startswith(b"{")
-
-
-@mutant("http.compat.client-inspects-400", *ODD_CODES, revisions=ALL)
-class FallsBackOnTextAlone(_ReadsBodies):
-    def is_liked(self, status: int, body: bytes) -> bool:
-        return not body.startswith(b"{")
+faults(
+    mutant("http.compat.client-inspects-400", *ODD_CODES, revisions=ALL),
+    FallsBackOnErrorsAlone=altering(
+        _ReadsBodies, is_liked=lambda self, status, body: not body or body.startswith(b"{")
+    ),
+    FallsBackOnTextAlone=altering(
+        _ReadsBodies, is_liked=lambda self, status, body: not body.startswith(b"{")
+    ),
+)
 
 
 @mutant("discover.stdio-probe", over="stdio", revisions=ALL)

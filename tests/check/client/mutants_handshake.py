@@ -4,11 +4,13 @@ import asyncio
 import json
 from typing import Any, ClassVar
 
-from check.client.mutants import RawSse, mutant
+from check.client.mutants import RawSse
 from check.client.mutants_more import CANCELLED, INVALID, ROOTS
 from check.client.mutants_newer import says as says_newer
 from check.client.raw import Gone, Message, Raw
 from check.client.raw_newer import RawNewer
+from check.client.registering import mutant
+from check.faults import altering, faults, nothing
 
 TOLD = json.dumps({"jsonrpc": "2.0", "method": ROOTS}).encode()
 
@@ -209,9 +211,7 @@ class PagesLeft(Raw):
         return super().next_cursor(reply)
 
 
-@mutant("pagination.client.both-flows", PAGES)
-class FailsOnEmptyPages(PagesLeft):
-    pass
+faults(mutant("pagination.client.both-flows", PAGES), FailsOnEmptyPages=altering(PagesLeft))
 
 
 @mutant("prompts.client.handles-pagination", "ReturnsPromptsInPages")
@@ -322,16 +322,11 @@ class _Posts(Raw):
 
 
 UNREADABLE = {"jsonrpc.message.version-2-0": "what is not a message is not JSON-RPC either"}
-
-
-@mutant("http.post.body-message-or-batch", also=UNREADABLE)
-class PostsLines(_Posts):
-    body = TOLD + b"\n" + TOLD
-
-
-@mutant("http.post.body-message-or-batch", also=UNREADABLE)
-class PostsText(_Posts):
-    body = json.dumps(TOLD.decode()).encode()
+faults(
+    mutant("http.post.body-message-or-batch", also=UNREADABLE),
+    PostsLines=altering(_Posts, body=TOLD + b"\n" + TOLD),
+    PostsText=altering(_Posts, body=json.dumps(TOLD.decode()).encode()),
+)
 
 
 @mutant("http.session.client-restarts-on-404", "ForgetsTheSession", also={
@@ -366,10 +361,10 @@ class SendsItsRequestAgain(RawNewer):
             await self.ask("ping")
 
 
-@mutant("http.sse.resume-by-get-any-origin", "DropsStreams", also=LOST)
-class ComesBackWithoutTheEvent(RawNewer):
-    def resuming(self, event: str) -> dict[str, str]:
-        return {}
+faults(
+    mutant("http.sse.resume-by-get-any-origin", "DropsStreams", also=LOST),
+    ComesBackWithoutTheEvent=altering(RawNewer, resuming=lambda self, event: ({})),
+)
 
 
 @mutant("http.sse.resume-header", "DropsGetStreams")
@@ -433,15 +428,11 @@ class _Signals(Raw):
         await super().leave()
 
 
-@mutant("lifecycle.shutdown.stdio-close-stdin", over="stdio")
-class KillsOutright(_Signals):
-    sent = b"signal 9\n"
-
-
-@mutant("lifecycle.shutdown.stdio-close-stdin", over="stdio")
-class InterruptsFirst(_Signals):
-    revision = "2025-11-25"
-    sent = b"signal 2\n"
+faults(
+    mutant("lifecycle.shutdown.stdio-close-stdin", over="stdio"),
+    KillsOutright=altering(_Signals, sent=b"signal 9\n"),
+    InterruptsFirst=altering(_Signals, revision="2025-11-25", sent=b"signal 2\n"),
+)
 
 
 class _Ends(Raw):
@@ -463,15 +454,11 @@ class _Ends(Raw):
         self.control.close()
 
 
-@mutant("stdio.shutdown.escalates", "IgnoresShutdown", over="stdio")
-class TerminatesInVain(_Ends):
-    signals = b"signal 15\n"
-
-
-@mutant("stdio.shutdown.escalates", "IgnoresShutdown", over="stdio")
-class HangsUpInVain(_Ends):
-    revision = "2025-11-25"
-    signals = b"signal 1\n"
+faults(
+    mutant("stdio.shutdown.escalates", "IgnoresShutdown", over="stdio"),
+    TerminatesInVain=altering(_Ends, signals=b"signal 15\n"),
+    HangsUpInVain=altering(_Ends, revision="2025-11-25", signals=b"signal 1\n"),
+)
 
 
 class _ReadsStderr(RawNewer):
@@ -521,15 +508,15 @@ class FallsOverTheUnknownCompletion(RawNewer):
             super().heed(message)
 
 
-@mutant("sampling.tools.capability", UNDECLARED)
-class DeclaresContextAlone(RawNewer):
-    capabilities: ClassVar[Message] = {"sampling": {"context": {}}, "elicitation": {"form": {}}}
-
-    async def tell_roots(self) -> None:
-        pass
-
-    def check_tools(self, params: Message) -> None:
-        pass
+faults(
+    mutant("sampling.tools.capability", UNDECLARED),
+    DeclaresContextAlone=altering(
+        RawNewer,
+        capabilities={"sampling": {"context": {}}, "elicitation": {"form": {}}},
+        tell_roots=nothing,
+        check_tools=lambda self, params: None,
+    ),
+)
 
 
 says_newer(

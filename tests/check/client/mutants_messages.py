@@ -5,19 +5,13 @@ import json
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from check.client.mutants import Plain, Says, mutant
-from check.client.mutants_more import (
-    INVALID,
-    QUESTIONS,
-    ROOTS,
-    answer,
-    opening,
-    result,
-    says,
-)
-from check.client.mutants_stateless import able, meta, on, params, put
+from check.client.mutants import Plain
+from check.client.mutants_more import INVALID, QUESTIONS, ROOTS, opening, says
+from check.client.mutants_stateless import able, meta
 from check.client.mutants_stateless import says as says_stateless
 from check.client.raw import Message, Raw
+from check.client.registering import Says, answer, mutant, on, params, put, result
+from check.faults import altering, faults, nothing
 
 READY = "notifications/initialized"
 
@@ -46,9 +40,7 @@ class CutsACharacter(_TellsInBytes):
     data = "caf\u00e9".encode()[:-1]
 
 
-@mutant("jsonrpc.encoding.utf8")
-class PostsLatin1(_TellsInBytes):
-    data = b"h\xe4"
+faults(mutant("jsonrpc.encoding.utf8"), PostsLatin1=altering(_TellsInBytes, data=b"h\xe4"))
 
 
 def coded(code: Any) -> Callable[[Message], Any]:
@@ -137,13 +129,12 @@ for shape, word in ((None, "null"), ("all", "text"), (7, "a_number")):
 # -- opening
 
 
-@mutant("lifecycle.initialize.client-capabilities", over="stdio")
-class DeclaresNull(Raw):
-    def opening(self) -> Message:
-        return {**super().opening(), "capabilities": None}
-
-    async def tell_roots(self) -> None:
-        pass
+faults(
+    mutant("lifecycle.initialize.client-capabilities", over="stdio"),
+    DeclaresNull=altering(
+        Raw, opening=lambda self: ({**Raw.opening(self), "capabilities": None}), tell_roots=nothing
+    ),
+)
 
 
 class _Hastens(Raw):
@@ -161,17 +152,17 @@ class _Hastens(Raw):
         return dict(reply) if reply else None
 
 
-@mutant("lifecycle.initialize.client-waits", "AnswersInitializeLate", over="stdio")
-class OpensAndListsAtOnce(_Hastens):
-    pass
-
-
-@mutant("lifecycle.initialize.client-waits", "AnswersInitializeLate", over="stdio")
-class CallsWhileItOpens(_Hastens):
-    revision = "2025-11-25"
-    method = "tools/call"
-    given: ClassVar[Message] = {"name": "echo", "arguments": {"text": "a"}}
-    pause = 0.1
+faults(
+    mutant("lifecycle.initialize.client-waits", "AnswersInitializeLate", over="stdio"),
+    OpensAndListsAtOnce=altering(_Hastens),
+    CallsWhileItOpens=altering(
+        _Hastens,
+        revision="2025-11-25",
+        method="tools/call",
+        given={"name": "echo", "arguments": {"text": "a"}},
+        pause=0.1,
+    ),
+)
 
 
 class _AsksFirst(Raw):
@@ -184,18 +175,16 @@ class _AsksFirst(Raw):
         return await super().open()
 
 
-@mutant("lifecycle.initialize.first", over="stdio")
-class SetsItsLevelFirst(_AsksFirst):
-    revision = "2024-11-05"
-
-
-@mutant("lifecycle.initialize.first", over="stdio")
-class CallsFirst(_AsksFirst):
-    method = "tools/call"
-    given: ClassVar[Message] = {"name": "echo", "arguments": {"text": "a"}}
-    patience = 0.5
-
-
+faults(
+    mutant("lifecycle.initialize.first", over="stdio"),
+    SetsItsLevelFirst=altering(_AsksFirst, revision="2024-11-05"),
+    CallsFirst=altering(
+        _AsksFirst,
+        method="tools/call",
+        given={"name": "echo", "arguments": {"text": "a"}},
+        patience=0.5,
+    ),
+)
 says(
     "lifecycle.initialize.method-name",
     over="stdio",
@@ -519,9 +508,7 @@ class _Gathers(Raw):
             await asyncio.gather(*(self.ask(each, given) for each in self.methods))
 
 
-@mutant("progress.token.unique", "NeverAnswers")
-class CountsTokensFromZero(_Gathers):
-    pass
+faults(mutant("progress.token.unique", "NeverAnswers"), CountsTokensFromZero=altering(_Gathers))
 
 
 @mutant("progress.token.unique", "NeverAnswers", over="stdio")

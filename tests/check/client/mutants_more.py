@@ -2,45 +2,26 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any, ClassVar
 
-from check.client.mutants import (
-    Plain,
-    RawSse,
-    Says,
-    is_result,
-    mutant,
-)
-from check.client.mutants_stateless import on, params, put, without
+from check.client.mutants import Plain, RawSse
 from check.client.raw import Gone, Message, Raw
+from check.client.registering import (
+    answer,
+    mutant,
+    on,
+    opening,
+    params,
+    put,
+    result,
+    says,
+    without,
+)
+from check.faults import altering, faults
 
 QUESTIONS, INVALID = "SendsEveryRequest", "SendsInvalidRequests"
 ROOTS = "notifications/roots/list_changed"
 CANCELLED = "notifications/cancelled"
-
-
-def says(
-    id: str,
-    *scenarios: str,
-    over: str = "http",
-    also: dict[str, str] | None = None,
-    base: type[Raw] = Says,
-    **changes: Callable[[Message], Any],
-) -> None:
-    """Register faults in messages: functions that change a message before it is sent."""
-    for name, change in changes.items():
-        kind = type(name, (base,), {"changed": lambda _, message, do=change: do(message)})
-        mutant(id, *scenarios, over=over, also=also)(kind)
-
-
-def answer(member: str, change: Callable[[Message], Any]) -> Callable[[Message], Any]:
-    """Change only answers whose result has a member."""
-    return lambda m: change(m) if is_result(m, member) else m
-
-
-def result(change: Callable[[Message], Any]) -> Callable[[Message], Any]:
-    return lambda m: {**m, "result": change(dict(m["result"]))}
 
 
 # -- messages
@@ -120,11 +101,6 @@ says(
 
 # -- opening
 
-
-def opening(change: Callable[[Message], Message]) -> Callable[[Message], Any]:
-    return on("initialize", params(change))
-
-
 says(
     "lifecycle.initialize.protocol-version",
     names_its_revision_by_a_number=opening(put("protocolVersion", 20250618)),
@@ -154,12 +130,10 @@ says(
     "lifecycle.shutdown.no-message",
     exits_by_a_message=on(ROOTS, lambda m: (m, {"jsonrpc": "2.0", "method": "exit"})),
 )
-
-
-@mutant("lifecycle.version.client-disconnects", "ChoosesUnknownRevision", over="stdio")
-class AgreesToAnythingOnStdio(Raw):
-    def takes(self, revision: Any) -> bool:
-        return True
+faults(
+    mutant("lifecycle.version.client-disconnects", "ChoosesUnknownRevision", over="stdio"),
+    AgreesToAnythingOnStdio=altering(Raw, takes=lambda self, revision: True),
+)
 
 
 @mutant("lifecycle.version.client-disconnects", "ChoosesUnknownRevision", over="stdio")
@@ -395,10 +369,10 @@ heads(
 )
 
 
-@mutant("session.end.client-delete")
-class DeletesNothing(Raw):
-    async def finish(self) -> None:
-        await self.ask("ping")
+faults(
+    mutant("session.end.client-delete"),
+    DeletesNothing=altering(Raw, finish=lambda self: self.ask("ping")),
+)
 
 
 @mutant("http.session.client-restarts-on-404", "ForgetsTheSession")
@@ -422,10 +396,10 @@ class _Impatient(Raw):
     patience = 0.5
 
 
-@mutant("cancellation.request-id.previously-issued")
-class CancelsByText(Raw):
-    async def tell_roots(self) -> None:
-        await self.give_up("never-sent")
+faults(
+    mutant("cancellation.request-id.previously-issued"),
+    CancelsByText=altering(Raw, tell_roots=lambda self: self.give_up("never-sent")),
+)
 
 
 @mutant("timeouts.cancel-by-notification", "NeverAnswers", over="stdio")
@@ -445,10 +419,10 @@ class FallsOverCancellationsOnStdio(Raw):
             super().heed(message)
 
 
-@mutant("cancellation.receiver.stops", "CancelsItsRequests", over="stdio")
-class GoesOnOnStdio(Raw):
-    def stop(self, id: Any) -> None:
-        pass
+faults(
+    mutant("cancellation.receiver.stops", "CancelsItsRequests", over="stdio"),
+    GoesOnOnStdio=altering(Raw, stop=lambda self, request: None),
+)
 
 
 @mutant("cancellation.invalid-ignored", "CancelsUnknownRequests", over="stdio")
@@ -490,16 +464,11 @@ class BreaksTheLinesOfEveryNotification(BreaksAfterTheBrace):
             await super().tell_roots()
 
 
-@mutant("stdio.client.stdin-only-messages", over="stdio")
-class WritesItsLog(Raw):
-    async def tell_roots(self) -> None:
-        await self.send(b"INFO connected")
-
-
-@mutant("stdio.client.stdin-only-messages", over="stdio")
-class WritesAQuit(Raw):
-    async def tell_roots(self) -> None:
-        await self.send(b"quit")
+faults(
+    mutant("stdio.client.stdin-only-messages", over="stdio"),
+    WritesItsLog=altering(Raw, tell_roots=lambda self: self.send(b"INFO connected")),
+    WritesAQuit=altering(Raw, tell_roots=lambda self: self.send(b"quit")),
+)
 
 
 @mutant("sse.client.posts-to-endpoint", over="sse")

@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
-from check.client.mutants import UNBREAKABLE, Says, mutant
-from check.client.mutants_stateless import put, without
+from check.client.mutants import UNBREAKABLE
 from check.client.raw import Gone, Message
 from check.client.raw_newer import RELATED, TERMINAL, RawNewer, Refused
+from check.client.registering import Says, mutant, put, without
+from check.client.registering import says as all_say
+from check.faults import altering, faults
 
 HOSTS, RUNS = "StartsTasksAtTheClient", "RunsToolsAsTasks"
 MODES, UNDECLARED = "AsksInNewerModes", "AsksInUndeclaredModes"
@@ -19,11 +22,7 @@ class Newer(Says, RawNewer):
     """Changes what it says."""
 
 
-def says(id: str, *scenarios: str, **changes: Callable[[Message], Any]) -> None:
-    """Register faults in messages: functions that change a message before it is sent."""
-    for name, change in changes.items():
-        kind = type(name, (Newer,), {"changed": lambda _, message, do=change: do(message)})
-        mutant(id, *scenarios)(kind)
+says = partial(all_say, base=Newer)
 
 
 # -- questions
@@ -81,9 +80,7 @@ class _Untasked(_Declares):
         raise Refused(-32602)
 
 
-@mutant("tasks.undeclared.ignored", UNDECLARED)
-class RefusesTasksUndeclared(_Untasked):
-    pass
+faults(mutant("tasks.undeclared.ignored", UNDECLARED), RefusesTasksUndeclared=altering(_Untasked))
 
 
 @mutant("tasks.undeclared.ignored", UNDECLARED)
@@ -111,9 +108,7 @@ class _Visits(RawNewer):
         return await super().elicited(params)
 
 
-@mutant("elicitation.client.no-prefetch", MODES)
-class LooksFirst(_Visits):
-    pass
+faults(mutant("elicitation.client.no-prefetch", MODES), LooksFirst=altering(_Visits))
 
 
 @mutant("elicitation.client.no-open-without-consent", MODES)
@@ -247,16 +242,16 @@ class GivesStreamsUp(RawNewer):
         await super().follow(response)
 
 
-@mutant("http.compat.sse-fallback-statuses", "SpeaksOnlySseWith405", "SpeaksOnlySseWith404",
-    "SpeaksOnlySseWith400")  # fmt: skip
-class FallsBackOn405(RawNewer):
-    falls_back_on: ClassVar[tuple[int, ...]] = (405,)
-
-
-@mutant("http.compat.sse-fallback-statuses", "SpeaksOnlySseWith405", "SpeaksOnlySseWith404",
-    "SpeaksOnlySseWith400")  # fmt: skip
-class FallsBackOn404(RawNewer):
-    falls_back_on: ClassVar[tuple[int, ...]] = (404, 405)
+faults(
+    mutant(
+        "http.compat.sse-fallback-statuses",
+        "SpeaksOnlySseWith405",
+        "SpeaksOnlySseWith404",
+        "SpeaksOnlySseWith400",
+    ),
+    FallsBackOn405=altering(RawNewer, falls_back_on=(405,)),
+    FallsBackOn404=altering(RawNewer, falls_back_on=(404, 405)),
+)
 
 
 @mutant("stdio.stderr-not-an-error-signal", "WritesToStderr", over="stdio")
@@ -511,14 +506,11 @@ class _Counts(RawNewer):
         return {**super().new_task(), "taskId": self.form.format(len(self.hosted) + 1)}
 
 
-@mutant("tasks.security.unguessable-ids", HOSTS)
-class CountsItsTasks(_Counts):
-    pass
-
-
-@mutant("tasks.security.unguessable-ids", HOSTS)
-class CountsItsTasksAtLength(_Counts):
-    form = "task-of-the-client-{:06}"
+faults(
+    mutant("tasks.security.unguessable-ids", HOSTS),
+    CountsItsTasks=altering(_Counts),
+    CountsItsTasksAtLength=altering(_Counts, form="task-of-the-client-{:06}"),
+)
 
 
 @mutant("tasks.id.unique", HOSTS)
@@ -551,22 +543,15 @@ class FailsInSilence(RawNewer):
 # -- tasks that the client starts
 
 
-@mutant("tasks.poll-interval-respected", RUNS)
-class PollsAtOnce(RawNewer):
-    def pause(self, task: Message) -> float:
-        return 0.0
-
-
-@mutant("tasks.poll-interval-respected", RUNS)
-class PollsTwiceAsOften(RawNewer):
-    def pause(self, task: Message) -> float:
-        return super().pause(task) / 2
-
-
-@mutant("tasks.notify.not-relied-on", RUNS)
-class WaitsForNews(RawNewer):
-    async def wait_for(self, task: Message) -> Any:
-        await asyncio.sleep(1)
+faults(
+    mutant("tasks.poll-interval-respected", RUNS),
+    PollsAtOnce=altering(RawNewer, pause=lambda self, task: 0.0),
+    PollsTwiceAsOften=altering(RawNewer, pause=lambda self, task: RawNewer.pause(self, task) / 2),
+)
+faults(
+    mutant("tasks.notify.not-relied-on", RUNS),
+    WaitsForNews=altering(RawNewer, wait_for=lambda self, task: asyncio.sleep(1)),
+)
 
 
 @mutant("tasks.notify.not-relied-on", RUNS)
@@ -610,10 +595,10 @@ class RunsAnyToolAsATask(_Calls):
     params: ClassVar[Message] = {"task": {"ttl": 60_000}}
 
 
-@mutant("tasks.tool.required-tasked", RUNS)
-class NeverRunsTasks(RawNewer):
-    def as_task(self, message: Message) -> Message:
-        return message
+faults(
+    mutant("tasks.tool.required-tasked", RUNS),
+    NeverRunsTasks=altering(RawNewer, as_task=lambda self, message: message),
+)
 
 
 @mutant("tasks.tool.no-capability-no-task")
@@ -644,9 +629,7 @@ class _Relates(RawNewer):
     method = "tasks/get"
 
 
-@mutant("tasks.related.not-on-task-ops", RUNS)
-class RelatesItsGets(_Relates):
-    pass
+faults(mutant("tasks.related.not-on-task-ops", RUNS), RelatesItsGets=altering(_Relates))
 
 
 @mutant("tasks.related.everywhere", RUNS)

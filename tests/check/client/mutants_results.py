@@ -4,7 +4,6 @@ import asyncio
 import json
 from typing import Any, ClassVar
 
-from check.client.mutants import few, mutant
 from check.client.mutants_conduct import (
     ICONS,
     JITTER,
@@ -18,9 +17,11 @@ from check.client.mutants_conduct import (
     Stops,
 )
 from check.client.mutants_rounds import SAID, UNDECLARED, USE, Model, Visits
-from check.client.mutants_stateless import ROUNDS, able, on, params, put, says, without
+from check.client.mutants_stateless import ROUNDS, able, says
 from check.client.raw import Message
 from check.client.raw_stateless import RawStateless
+from check.client.registering import few, mutant, on, params, put, without
+from check.faults import altering, faults
 
 # -- tasks of the extension
 
@@ -432,10 +433,10 @@ class RepeatsItsIdWithAState(_RetryId):
     member = "requestState"
 
 
-@mutant("sampling.tool-choice.none", ROUNDS, over="stdio")
-class UsesOneToolAnyway(Model):
-    mode = "none"
-    content: ClassVar[Any] = USE
+faults(
+    mutant("sampling.tool-choice.none", ROUNDS, over="stdio"),
+    UsesOneToolAnyway=altering(Model, mode="none", content=USE),
+)
 
 
 @mutant("sampling.max-tokens-respected", ROUNDS, over="stdio")

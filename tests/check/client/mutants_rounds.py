@@ -4,10 +4,11 @@ import asyncio
 import urllib.request
 from typing import Any, ClassVar
 
-from check.client.mutants import mutant
-from check.client.mutants_stateless import ROUNDS, answering, put, says, without
+from check.client.mutants_stateless import ROUNDS, answering, says
 from check.client.raw import Message
 from check.client.raw_stateless import RawStateless
+from check.client.registering import mutant, put, without
+from check.faults import altering, faults
 
 KEYS = {"mrtr.client.response-keys-match": "the questions of another request are not its own"}
 UNDECLARED = "AsksForUndeclared"
@@ -210,9 +211,9 @@ class _MissesTheMode(RawStateless):
         return await super().result(method, params)
 
 
-@mutant("elicitation.mode.absent-is-form", ROUNDS)
-class TakesAFormForAPage(_MissesTheMode):
-    pass
+faults(
+    mutant("elicitation.mode.absent-is-form", ROUNDS), TakesAFormForAPage=altering(_MissesTheMode)
+)
 
 
 @mutant("elicitation.mode.absent-is-form", ROUNDS, over="stdio")
@@ -243,40 +244,23 @@ class Model(RawStateless):
 
 
 USE = {"type": "tool_use", "id": "u", "name": "weather", "input": {"city": "Oslo"}}
-
-
-@mutant("sampling.tool-choice.required", ROUNDS)
-class UsesNoTool(Model):
-    pass
-
-
-@mutant("sampling.tool-choice.required", ROUNDS)
-class SpeaksOfATool(Model):
-    content: ClassVar[Any] = {"type": "text", "text": '{"type": "tool_use"}'}
-
-
-@mutant("sampling.tool-choice.none", ROUNDS)
-class UsesAToolAnyway(Model):
-    mode = "none"
-    content: ClassVar[Any] = [USE]
-
-
-@mutant("sampling.tool-choice.none", ROUNDS)
-class SpeaksAndUsesATool(Model):
-    mode = "none"
-    content: ClassVar[Any] = [{"type": "text", "text": "let me see"}, USE]
-
-
-@mutant("sampling.max-tokens-respected", ROUNDS)
-class TalksWithoutEnd(Model):
-    mode = "any"
-    content: ClassVar[Any] = {"type": "text", "text": "so " * 600}
-
-
-@mutant("sampling.max-tokens-respected", ROUNDS)
-class TalksInParts(Model):
-    mode = "none"
-    content: ClassVar[Any] = [{"type": "text", "text": "so " * 90}] * 6
+faults(
+    mutant("sampling.tool-choice.required", ROUNDS),
+    UsesNoTool=altering(Model),
+    SpeaksOfATool=altering(Model, content={"type": "text", "text": '{"type": "tool_use"}'}),
+)
+faults(
+    mutant("sampling.tool-choice.none", ROUNDS),
+    UsesAToolAnyway=altering(Model, mode="none", content=[USE]),
+    SpeaksAndUsesATool=altering(
+        Model, mode="none", content=[{"type": "text", "text": "let me see"}, USE]
+    ),
+)
+faults(
+    mutant("sampling.max-tokens-respected", ROUNDS),
+    TalksWithoutEnd=altering(Model, mode="any", content={"type": "text", "text": "so " * 600}),
+    TalksInParts=altering(Model, mode="none", content=[{"type": "text", "text": "so " * 90}] * 6),
+)
 
 
 class Visits(RawStateless):
@@ -300,9 +284,7 @@ class Visits(RawStateless):
             await writer.wait_closed()
 
 
-@mutant("elicitation.client.no-prefetch", ROUNDS)
-class LooksAtPagesFirst(Visits):
-    pass
+faults(mutant("elicitation.client.no-prefetch", ROUNDS), LooksAtPagesFirst=altering(Visits))
 
 
 @mutant("elicitation.client.no-prefetch", ROUNDS, over="stdio")

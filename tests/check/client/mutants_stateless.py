@@ -2,67 +2,24 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
-from check.client.mutants import mutant
 from check.client.raw import Message
 from check.client.raw_stateless import TASKS, P, RawStateless
+from check.client.registering import Change, having, mutant, on, params, put, second, without
+from check.client.registering import says as all_say
+from check.faults import altering, faults
 
-Change = Callable[[Message], Any]
 ROUNDS = "AsksInRounds"
 VERSION, ABLE, INFO = f"{P}protocolVersion", f"{P}clientCapabilities", f"{P}clientInfo"
 
 
-def says(
-    id: str,
-    *scenarios: str,
-    over: str = "http",
-    also: dict[str, str] | None = None,
-    base: type[RawStateless] = RawStateless,
-    **changes: Change,
-) -> None:
-    """Register faults in messages: functions that change a message before it is sent."""
-    for name, change in changes.items():
-        kind = type(name, (base,), {"changed": lambda _, message, do=change: do(message)})
-        mutant(id, *scenarios, over=over, also=also)(kind)
-
-
-def on(method: str, change: Change) -> Change:
-    """Change only messages with a method."""
-    return lambda message: change(message) if message.get("method") == method else message
-
-
-def second(method: str, change: Change) -> Change:
-    """Change only the second message with a method."""
-    seen: list[int] = []
-
-    def changed(message: Message) -> Any:
-        if message.get("method") != method:
-            return message
-        seen.append(1)
-        return change(message) if len(seen) % 2 == 0 else message
-
-    return changed
-
-
-def params(change: Callable[[Message], Message]) -> Change:
-    return lambda message: {**message, "params": change(dict(message["params"]))}
+says = partial(all_say, base=RawStateless)
 
 
 def meta(change: Callable[[Message], Message]) -> Change:
     return params(lambda given: {**given, "_meta": change(dict(given["_meta"]))})
-
-
-def without(*names: str) -> Callable[[Message], Message]:
-    return lambda given: {k: v for k, v in given.items() if k not in names}
-
-
-def having(**more: Any) -> Callable[[Message], Message]:
-    return lambda given: {**given, **more}
-
-
-def put(name: str, value: Any) -> Callable[[Message], Message]:
-    return lambda given: {**given, name: value}
 
 
 def able(change: Callable[[Message], Message]) -> Change:
@@ -261,15 +218,13 @@ class ReusesAnIdOfAPendingCall(RawStateless):
         await self.give_up(one["id"])
 
 
-@mutant("jsonrpc.id.distinct-among-pending", over="stdio")
-class ReusesATextId(_SameId):
-    pass
-
-
-@mutant("jsonrpc.id.distinct-among-pending", over="stdio")
-class ReusesANumberForLists(_SameId):
-    same: ClassVar[Any] = 4711
-    methods: ClassVar[tuple[str, str]] = ("resources/list", "resources/list")
+faults(
+    mutant("jsonrpc.id.distinct-among-pending", over="stdio"),
+    ReusesATextId=altering(_SameId),
+    ReusesANumberForLists=altering(
+        _SameId, same=4711, methods=("resources/list", "resources/list")
+    ),
+)
 
 
 # -- headers

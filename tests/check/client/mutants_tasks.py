@@ -4,7 +4,6 @@ import asyncio
 import time
 from typing import Any, ClassVar
 
-from check.client.mutants import mutant
 from check.client.mutants_newer import (
     HOSTS,
     RUNS,
@@ -14,9 +13,10 @@ from check.client.mutants_newer import (
     serving,
     starting,
 )
-from check.client.mutants_stateless import put, without
 from check.client.raw import Gone, Message
 from check.client.raw_newer import RELATED, TERMINAL, RawNewer, Refused
+from check.client.registering import mutant, put, without
+from check.faults import altering, faults
 
 # -- tasks that the client runs
 
@@ -108,14 +108,11 @@ class _Fails(RawNewer):
             task |= {"status": "failed", **self.words}
 
 
-@mutant("tasks.errors.status-message", HOSTS)
-class FailsWithNull(_Fails):
-    words: ClassVar[Message] = {"statusMessage": None}
-
-
-@mutant("tasks.errors.status-message", HOSTS)
-class FailsByAnotherName(_Fails):
-    words: ClassVar[Message] = {"message": "no model"}
+faults(
+    mutant("tasks.errors.status-message", HOSTS),
+    FailsWithNull=altering(_Fails, words={"statusMessage": None}),
+    FailsByAnotherName=altering(_Fails, words={"message": "no model"}),
+)
 
 
 def renamed(id: Any) -> Any:
@@ -139,10 +136,10 @@ class _Names(RawNewer):
         return {**super().new_task(), "taskId": self.name()}
 
 
-@mutant("tasks.id.unique", HOSTS)
-class NamesTasksByMethod(_Names):
-    def name(self) -> str:
-        return "task-for-sampling/createMessage"
+faults(
+    mutant("tasks.id.unique", HOSTS),
+    NamesTasksByMethod=altering(_Names, name=lambda self: "task-for-sampling/createMessage"),
+)
 
 
 @mutant("tasks.id.unique", HOSTS)
@@ -152,10 +149,10 @@ class UsesNamesOfEndedTasks(_Names):
         return over[0] if over else str(RawNewer.new_task(self)["taskId"])
 
 
-@mutant("tasks.security.unguessable-ids", HOSTS)
-class NamesTasksByTime(_Names):
-    def name(self) -> str:
-        return f"task_{time.time_ns() // 1000}"
+faults(
+    mutant("tasks.security.unguessable-ids", HOSTS),
+    NamesTasksByTime=altering(_Names, name=lambda self: f"task_{time.time_ns() // 1000}"),
+)
 
 
 @mutant("tasks.security.unguessable-ids", HOSTS)
@@ -240,16 +237,11 @@ class _Ends(RawNewer):
 
 
 OWN = {"tasks.result.blocks-until-terminal": "a status of its own is not terminal"}
-
-
-@mutant("tasks.status.valid-transitions", HOSTS, also=OWN)
-class EndsInCapitals(_Ends):
-    becomes = "Completed"
-
-
-@mutant("tasks.status.valid-transitions", HOSTS, also=OWN)
-class EndsAsBritishWriters(_Ends):
-    becomes = "canceled"
+faults(
+    mutant("tasks.status.valid-transitions", HOSTS, also=OWN),
+    EndsInCapitals=altering(_Ends, becomes="Completed"),
+    EndsAsBritishWriters=altering(_Ends, becomes="canceled"),
+)
 
 
 serving(
@@ -364,10 +356,10 @@ class RunsEveryToolAsATask(_Calls):
         return await super().asked_with(message)
 
 
-@mutant("tasks.tool.no-capability-no-task", over="stdio")
-class RunsTasksOfLaunchedServers(_Calls):
-    needs = "tools"
-    params: ClassVar[Message] = {"task": {"ttl": 1}}
+faults(
+    mutant("tasks.tool.no-capability-no-task", over="stdio"),
+    RunsTasksOfLaunchedServers=altering(_Calls, needs="tools", params={"task": {"ttl": 1}}),
+)
 
 
 @mutant("tasks.tool.required-tasked", RUNS)

@@ -14,8 +14,9 @@ from accord_tools.check.scenarios.client import CLIENT_SCENARIOS
 from check.client import everything
 from check.client.authorization_mutants import Older
 from check.client.authorizing import Authorizing, Known, Stateless
-from check.client.mutants import FEW, MUTANTS, UNBREAKABLE
+from check.client.mutants import UNBREAKABLE
 from check.client.raw import Gone, Raw
+from check.client.registering import FEW, MUTANTS
 
 SCENARIOS = [each.__name__ for each in CLIENT_SCENARIOS if "authorization" in each.__module__]
 OURS = [

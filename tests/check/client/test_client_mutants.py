@@ -33,12 +33,13 @@ from check.client import (  # noqa: F401  # modules register their mutants
     mutants_stateless,
     mutants_tasks,
 )
-from check.client.mutants import FEW, MUTANTS, UNBREAKABLE, RawSse
+from check.client.mutants import UNBREAKABLE, RawSse
 from check.client.mutants_conduct import KEEPS, ODD
 from check.client.mutants_stateless import ROUNDS
 from check.client.raw import Gone, Message, Raw
 from check.client.raw_newer import RawNewer
 from check.client.raw_stateless import RawDual, RawStateless
+from check.client.registering import FEW, MUTANTS
 
 IN_REAL_TIME = (
     "http.client.accept-both-AcceptsJsonAlone",

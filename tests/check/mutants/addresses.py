@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from check.faults import faults, hook_maker
 from check.mutants.between_http import Asked, Head, Headers, Web, web_mutant
 
 VALIDATED = "http.origin.validated"
@@ -11,6 +12,7 @@ STATUS = "http.origin.invalid-403"
 NEWER = "2025-11-25"
 
 
+@hook_maker
 def welcoming(web: Web, is_welcome: Callable[[Asked, str], bool]) -> None:
     """Let some requests with a foreign origin pass."""
 
@@ -22,44 +24,37 @@ def welcoming(web: Web, is_welcome: Callable[[Asked, str], bool]) -> None:
     web.before = before
 
 
-@web_mutant(VALIDATED)
-def welcomes_pages_without_an_origin(web: Web) -> None:
-    welcoming(web, lambda asked, origin: origin == "null")
-
-
-@web_mutant(VALIDATED)
-def looks_how_an_origin_begins(web: Web) -> None:
-    welcoming(web, lambda asked, origin: origin.startswith("http://localhost"))
+faults(
+    web_mutant(VALIDATED),
+    welcomes_pages_without_an_origin=welcoming(lambda asked, origin: origin == "null"),
+    looks_how_an_origin_begins=welcoming(
+        lambda asked, origin: origin.startswith("http://localhost")
+    ),
+)
 
 
 @web_mutant(VALIDATED, revision="2025-03-26")
 def looks_for_its_address_in_an_origin(web: Web) -> None:
-    welcoming(web, lambda asked, origin: "127.0.0.1" in origin)
+    welcoming(lambda asked, origin: "127.0.0.1" in origin)(web)
 
 
-@web_mutant(VALIDATED)
-def looks_how_an_origin_ends(web: Web) -> None:
-    welcoming(web, lambda asked, origin: origin.endswith("localhost"))
-
-
-@web_mutant(VALIDATED)
-def looks_at_the_origin_of_posts_alone(web: Web) -> None:
-    welcoming(web, lambda asked, origin: asked.verb == "GET")
-
-
-@web_mutant(VALIDATED, revision=NEWER)
-def lets_every_page_end_a_session(web: Web) -> None:
-    welcoming(web, lambda asked, origin: asked.verb == "DELETE")
-
-
-@web_mutant(VALIDATED, revision=NEWER)
-def looks_at_the_origin_only_once(web: Web) -> None:
-    welcoming(web, lambda asked, origin: asked.method not in ("initialize", ""))
+faults(
+    web_mutant(VALIDATED),
+    looks_how_an_origin_ends=welcoming(lambda asked, origin: origin.endswith("localhost")),
+    looks_at_the_origin_of_posts_alone=welcoming(lambda asked, origin: asked.verb == "GET"),
+)
+faults(
+    web_mutant(VALIDATED, revision=NEWER),
+    lets_every_page_end_a_session=welcoming(lambda asked, origin: asked.verb == "DELETE"),
+    looks_at_the_origin_only_once=welcoming(
+        lambda asked, origin: asked.method not in ("initialize", "")
+    ),
+)
 
 
 @web_mutant(VALIDATED, revision="2024-11-05", form="sse")
 def looks_at_the_origin_of_the_stream_alone(web: Web) -> None:
-    welcoming(web, lambda asked, origin: asked.verb == "POST")
+    welcoming(lambda asked, origin: asked.verb == "POST")(web)
 
 
 @web_mutant(STATUS, revision=NEWER)
@@ -67,12 +62,9 @@ def asks_foreign_origins_to_log_in(web: Web) -> None:
     web.head = lambda asked, status, headers: (401 if status == 403 else status, headers)
 
 
-@web_mutant(STATUS, revision=NEWER)
-def hides_from_foreign_origins_that_listen(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        return (404 if status == 403 and asked.verb == "GET" else status), headers
-
-    web.head = head
+@web_mutant(STATUS, revision=NEWER, of="head")
+def hides_from_foreign_origins_that_listen(asked: Asked, status: int, headers: Headers) -> Head:
+    return (404 if status == 403 and asked.verb == "GET" else status), headers
 
 
 # -- addresses

@@ -17,6 +17,7 @@ from accord.http.server.sockets import listen
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
 from accord_tools.check.probing.target import ServerTarget
+from check.faults import hook_at
 from check.mutants.everything import server as everything
 from check.mutants.foundation import MUTANTS, Making, elsewhere, params_of
 
@@ -257,6 +258,7 @@ def over_http(
 def web_mutant(
     id: str,
     *,
+    of: str = "",
     revision: str = "2025-06-18",
     form: str = "http",
     host: str = "127.0.0.1",
@@ -264,16 +266,17 @@ def web_mutant(
     server: Any = everything,
     also: dict[str, str] | None = None,
     only: Sequence[str] = PROBED,
-) -> Callable[[Hook], Hook]:
+) -> Callable[[Any], Any]:
     """Register a server over HTTP with a hook into all that passes."""
 
-    def register(hook: Hook) -> Hook:
-        making = over_http(hook, form=form, host=host, patience=patience, server=server)
-        making.__name__ = hook.__name__
+    def register(fault: Any) -> Any:
+        changed = hook_at(of, fault)
+        making = over_http(changed, form=form, host=host, patience=patience, server=server)
+        making.__name__ = fault.__name__
         # The gate has one for each requirement and era: they take ten times as long as in memory.
         known = {(each.id, REVISIONS[each.revision].handshake) for each in MUTANTS.values()}
         is_thorough = (id, REVISIONS[revision].handshake) in known
         elsewhere(id, revision=revision, also=also, only=only, is_thorough=is_thorough)(making)
-        return hook
+        return fault
 
     return register

@@ -8,6 +8,7 @@ from check.mutants.foundation import (
     Message,
     Sent,
     interloper,
+    mutant,
     params_of,
     saying,
     unbreakable,
@@ -135,14 +136,11 @@ says(
 says(ISSUED, "cancels_a_number_for_a_text", PING | {"id": "12345678"}, cancels(requestId=12345678))
 
 
-@interloper("cancellation.request-id.previously-issued")
-def cancels_requests_of_the_client(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        if request.get("method") == "tools/call":
-            return [cancels(requestId=request["id"], reason="too slow"), message]
-        return message
-
-    wire.from_server = from_server
+@mutant("cancellation.request-id.previously-issued")
+def cancels_requests_of_the_client(message: Message, request: Message) -> Sent:
+    if request.get("method") == "tools/call":
+        return [cancels(requestId=request["id"], reason="too slow"), message]
+    return message
 
 
 def is_slow_call(message: Message) -> bool:

@@ -269,14 +269,11 @@ def writes_ids_in_capitals_in_2025_11_25(message: Message, request: Message) -> 
     return message
 
 
-@interloper(UNREADABLE, revision=NEW, areas=["errors"])
-def complains_without_an_id(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        if "no-such-method" in str(request.get("method")):
-            return [message | {"id": None}, message]
-        return message
-
-    wire.from_server = from_server
+@mutant(UNREADABLE, revision=NEW, areas=["errors"])
+def complains_without_an_id(message: Message, request: Message) -> Sent:
+    if "no-such-method" in str(request.get("method")):
+        return [message | {"id": None}, message]
+    return message
 
 
 # -- encoding

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from check.faults import faults
 from check.mutants.foundation import (
     Between,
     Message,
@@ -19,14 +20,13 @@ def with_code(message: Message, old: int, new: int) -> Message:
     return message
 
 
-@mutant("errors.code.parse-error")
-def calls_bad_text_an_internal_error(message: Message, request: Message) -> Message:
-    return with_code(message, -32700, -32603)
-
-
-@mutant("errors.code.parse-error")
-def says_nothing_to_bad_text(message: Message, request: Message) -> Sent:
-    return None if (message.get("error") or {}).get("code") == -32700 else message
+faults(
+    mutant("errors.code.parse-error"),
+    calls_bad_text_an_internal_error=lambda message, request: with_code(message, -32700, -32603),
+    says_nothing_to_bad_text=lambda message, request: (
+        None if (message.get("error") or {}).get("code") == -32700 else message
+    ),
+)
 
 
 @mutant("errors.code.invalid-request")

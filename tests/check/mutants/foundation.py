@@ -25,6 +25,7 @@ from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.scenarios._scenario import Scenario, revealing_methods
 from accord_tools.check.scenarios.server import SCENARIOS
 from accord_tools.check.server_check import ServerPlan, check_server
+from check.faults import hook_at
 from check.mutants.everything import server as everything
 
 Message: TypeAlias = dict[str, Any]
@@ -231,43 +232,25 @@ def _key(id: Any) -> Any:
 PATIENCE = 8.0
 
 
-def mutant(
-    id: str,
-    *,
-    revision: str = "2025-06-18",
-    also: dict[str, str] | None = None,
-    only: Sequence[str] = (),
-    areas: Sequence[str] = (),
-    is_thorough: bool = False,
-) -> Callable[[Change], Change]:
+def mutant(id: str, **settings: Any) -> Callable[[Change], Change]:
     """Register a server whose messages a function changes."""
-
-    def register(change: Change) -> Change:
-        def hook(wire: Between) -> None:
-            wire.from_server = change
-
-        settings = {"only": only, "areas": areas, "is_thorough": is_thorough}
-        _register(id, change, in_memory(hook), revision=revision, also=also, **settings)
-        return change
-
-    return register
+    return interloper(id, of="from_server", **settings)
 
 
-def interloper(
-    id: str,
-    *,
-    revision: str = "2025-06-18",
-    also: dict[str, str] | None = None,
-    only: Sequence[str] = (),
-    areas: Sequence[str] = (),
-    is_thorough: bool = False,
-) -> Callable[[Callable[[Between], None]], Callable[[Between], None]]:
-    """Register a server with a hook into both directions, called for every new connection."""
+def interloper(id: str, *, of: str = "", **settings: Any) -> Callable[[Any], Any]:
+    """Register a server with a hook into both directions, called for every new connection.
 
-    def register(hook: Callable[[Between], None]) -> Callable[[Between], None]:
-        settings = {"only": only, "areas": areas, "is_thorough": is_thorough}
-        _register(id, hook, in_memory(hook), revision=revision, also=also, **settings)
-        return hook
+    Args:
+        id: the requirement that it breaks.
+        of: the attribute of `Between` that the function is in place of, if it is not a hook.
+        **settings: those of `elsewhere`.
+    """
+
+    def register(fault: Any) -> Any:
+        making = in_memory(hook_at(of, fault))
+        making.__name__ = fault.__name__
+        elsewhere(id, **settings)(making)
+        return fault
 
     return register
 
@@ -277,21 +260,17 @@ def elsewhere(
     *,
     revision: str = "2025-06-18",
     also: dict[str, str] | None = None,
-    only: Sequence[str] = (),
-    areas: Sequence[str] = (),
-    is_process: bool = False,
-    is_thorough: bool = False,
+    **settings: Any,
 ) -> Callable[[Making], Making]:
     """Register a server that is reached in a way of its own: a process, a port."""
 
     def register(making: Making) -> Making:
-        settings = {
-            "only": only,
-            "areas": areas,
-            "is_process": is_process,
-            "is_thorough": is_thorough,
-        }
-        _register(id, making, making, revision=revision, also=also, **settings)
+        name = making.__name__
+        era = "" if revision in HANDSHAKE else "-stateless"
+        key = f"{id}-{name.replace('_', '-')}{era}"
+        assert key not in MUTANTS, f"there are two mutants {key}"
+        kept = {"id": id, "name": name, "making": making, "revision": revision}
+        MUTANTS[key] = Mutant(also=also or {}, **kept, **settings)
         return making
 
     return register
@@ -360,15 +339,6 @@ def gate_mutants() -> set[str]:
         if MUTANTS[first].is_thorough and not each.is_thorough:
             chosen[each.id, each.has_handshake] = name
     return set(chosen.values())
-
-
-def _register(id: str, function: Any, making: Making, **settings: Any) -> None:
-    name = function.__name__
-    era = "" if settings["revision"] in HANDSHAKE else "-stateless"
-    key = f"{id}-{name.replace('_', '-')}{era}"
-    assert key not in MUTANTS, f"there are two mutants {key}"
-    settings["also"] = settings["also"] or {}
-    MUTANTS[key] = Mutant(id=id, name=name, making=making, **settings)
 
 
 def in_memory(

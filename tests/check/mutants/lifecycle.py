@@ -135,18 +135,15 @@ def says_farewell(wire: Between) -> None:
     saying({"jsonrpc": "2.0", "method": "notifications/shutdown"})(wire)
 
 
-@interloper("lifecycle.errors.handled")
-def accepts_any_opening(wire: Between) -> None:
-    def from_client(message: Message) -> Sent:
-        if message.get("method") == "initialize" and not isinstance(asked_for(message), str):
-            message["params"] = {
-                "protocolVersion": "2025-06-18",
-                "capabilities": {},
-                "clientInfo": {"name": "somebody", "version": "1"},
-            }
-        return message
-
-    wire.from_client = from_client
+@interloper("lifecycle.errors.handled", of="from_client")
+def accepts_any_opening(message: Message) -> Sent:
+    if message.get("method") == "initialize" and not isinstance(asked_for(message), str):
+        message["params"] = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "somebody", "version": "1"},
+        }
+    return message
 
 
 # -- ping
@@ -419,34 +416,29 @@ def falls_over_a_malformed_opening(wire: Between) -> None:
     wire.from_client = from_client
 
 
-@interloper("lifecycle.errors.handled")
-def opens_without_the_name_of_the_client(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        if request.get("method") == INIT and "clientInfo" not in params_of(request):
-            result = {
-                "protocolVersion": "2024-11-05",
-                "capabilities": {},
-                "serverInfo": {"name": "everything", "version": "1"},
-            }
-            return {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        return message
-
-    wire.from_server = from_server
+@mutant("lifecycle.errors.handled")
+def opens_without_the_name_of_the_client(message: Message, request: Message) -> Sent:
+    if request.get("method") == INIT and "clientInfo" not in params_of(request):
+        result = {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {},
+            "serverInfo": {"name": "everything", "version": "1"},
+        }
+        return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+    return message
 
 
 @interloper(
     "lifecycle.version.server-echoes",
     revision="2025-03-26",
     also={"completion.capability.declared": "the revision before has no such capability"},
+    of="from_client",
 )
-def answers_with_the_revision_before(wire: Between) -> None:
-    def from_client(message: Message) -> Sent:
-        changed = {"2025-03-26": "2024-11-05", "2025-06-18": "2025-03-26"}
-        if message.get("method") == INIT and asked_for(message) in changed:
-            message["params"]["protocolVersion"] = changed[asked_for(message)]
-        return message
-
-    wire.from_client = from_client
+def answers_with_the_revision_before(message: Message) -> Sent:
+    changed = {"2025-03-26": "2024-11-05", "2025-06-18": "2025-03-26"}
+    if message.get("method") == INIT and asked_for(message) in changed:
+        message["params"]["protocolVersion"] = changed[asked_for(message)]
+    return message
 
 
 # -- ping, broken in other ways

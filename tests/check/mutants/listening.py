@@ -4,7 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from check.mutants.between_http import Asked, Web, web_mutant
+from check.faults import faults, hook_maker
+from check.mutants.between_http import Asked, web_mutant
 from check.mutants.foundation import (
     Between,
     Message,
@@ -52,6 +53,7 @@ FIRST, CARRIES = "subscriptions.ack-first", "subscriptions.ack-carries-id"
 BEFORE = "subscriptions.nothing-before-ack"
 
 
+@hook_maker
 def ending(wire: Between, *, is_early: bool, result: Callable[[Any], Message]) -> None:
     """Let the server end the first subscription, before or after it is acknowledged."""
     ended: list[Any] = []
@@ -79,7 +81,7 @@ def closing(named: Any) -> Message:
 
 @interloper(FIRST, revision=NEW, is_thorough=has_mutants(FIRST, 1))
 def ends_before_it_acknowledges(wire: Between) -> None:
-    ending(wire, is_early=True, result=closing)
+    ending(is_early=True, result=closing)(wire)
 
 
 @interloper(FIRST, revision=NEW, is_thorough=has_mutants(FIRST, 1))
@@ -323,7 +325,7 @@ ENDS = "subscriptions.graceful-end-carries-id"
 @interloper(GRACEFUL, revision=NEW, is_thorough=has_mutants(GRACEFUL, 1))
 def ends_subscriptions_with_an_error(wire: Between) -> None:
     fault = {"error": {"code": -32603, "message": "going away"}}
-    ending(wire, is_early=False, result=lambda named: fault)
+    ending(is_early=False, result=lambda named: fault)(wire)
 
 
 @interloper(GRACEFUL, revision=NEW, is_thorough=has_mutants(GRACEFUL, 1))
@@ -345,34 +347,28 @@ def loses_a_subscription_after_a_while(wire: Between) -> None:
     wire.from_server = from_server
 
 
-@web_mutant(GRACEFUL, revision=NEW, only=["subscriptions"])
-def cuts_the_stream_of_a_subscription(web: Web) -> None:
-    def before(asked: Asked) -> tuple[int, dict[str, str], bytes] | None:
-        if asked.method != LISTEN:
-            return None
-        id = asked.message["id"]
-        params = {"_meta": {SUBSCRIPTION: id}, "notifications": {}}
-        said = {"jsonrpc": "2.0", "method": ACKNOWLEDGED, "params": params}
-        body = f"data: {json.dumps(said)}\n\n".encode()
-        return 200, {"content-type": "text/event-stream"}, body
-
-    web.before = before
+@web_mutant(GRACEFUL, revision=NEW, only=["subscriptions"], of="before")
+def cuts_the_stream_of_a_subscription(asked: Asked) -> tuple[int, dict[str, str], bytes] | None:
+    if asked.method != LISTEN:
+        return None
+    id = asked.message["id"]
+    params = {"_meta": {SUBSCRIPTION: id}, "notifications": {}}
+    said = {"jsonrpc": "2.0", "method": ACKNOWLEDGED, "params": params}
+    body = f"data: {json.dumps(said)}\n\n".encode()
+    return 200, {"content-type": "text/event-stream"}, body
 
 
 @interloper(ENDS, revision=NEW, is_thorough=has_mutants(ENDS, 1))
 def ends_without_the_id(wire: Between) -> None:
     without_id = {"result": {"resultType": "complete", "_meta": INFO}}
-    ending(wire, is_early=False, result=lambda named: without_id)
+    ending(is_early=False, result=lambda named: without_id)(wire)
 
 
-@interloper(ENDS, revision=NEW, is_thorough=has_mutants(ENDS, 1))
-def ends_with_another_id(wire: Between) -> None:
-    ending(wire, is_early=False, result=lambda named: closing("another"))
-
-
-@interloper(ENDS, revision=NEW, is_thorough=has_mutants(ENDS, 1))
-def ends_with_the_text_of_the_id(wire: Between) -> None:
-    ending(wire, is_early=False, result=lambda named: closing(str(named)))
+faults(
+    interloper(ENDS, revision=NEW, is_thorough=has_mutants(ENDS, 1)),
+    ends_with_another_id=ending(is_early=False, result=lambda named: closing("another")),
+    ends_with_the_text_of_the_id=ending(is_early=False, result=lambda named: closing(str(named))),
+)
 
 
 unbreakable(

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from check.faults import faults
 from check.mutants.foundation import (
-    Between,
     Message,
     Sent,
     interloper,
@@ -17,6 +17,7 @@ from check.mutants.spoiling import (
     Circumstances,
     answer,
     notice,
+    put,
     refusal,
     undeclared,
     wrong,
@@ -27,9 +28,7 @@ LOG = "notifications/message"
 undeclared("logging.capability.declared", "logging")
 
 
-@notice("logging.levels.rfc5424", LOG)
-def logs_at_a_level_of_its_own(params: dict[str, Any]) -> None:
-    params["level"] = "loud"
+faults(notice("logging.levels.rfc5424", LOG), logs_at_a_level_of_its_own=put("level", "loud"))
 
 
 @mutant("logging.message.method")
@@ -39,27 +38,18 @@ def logs_by_another_name(message: Message, request: Message) -> Message:
     return message
 
 
-@notice("logging.message.level-and-data", LOG)
-def logs_without_data(params: dict[str, Any]) -> None:
-    params.pop("data", None)
+faults(notice("logging.message.level-and-data", LOG), logs_without_data=put("data", ABSENT))
+faults(notice("logging.message.logger-optional", LOG), numbers_its_loggers=put("logger", 7))
 
 
-@notice("logging.message.logger-optional", LOG)
-def numbers_its_loggers(params: dict[str, Any]) -> None:
-    params["logger"] = 7
-
-
-@interloper("logging.message.min-level")
-def logs_at_any_level(wire: Between) -> None:
-    def from_client(message: Message) -> Sent:
-        if message.get("method") == "logging/setLevel" and params_of(message).get("level") in (
-            "info",
-            "emergency",
-        ):
-            return message | {"params": {"level": "debug"}}
-        return message
-
-    wire.from_client = from_client
+@interloper("logging.message.min-level", of="from_client")
+def logs_at_any_level(message: Message) -> Sent:
+    if message.get("method") == "logging/setLevel" and params_of(message).get("level") in (
+        "info",
+        "emergency",
+    ):
+        return message | {"params": {"level": "debug"}}
+    return message
 
 
 refusal("logging.set-level.invalid-params", "logging/setLevel", -32602)
@@ -111,14 +101,11 @@ renaming("logs_as_editors_do", "window/logMessage")
 renaming("logs_in_the_area_of_logging", "notifications/logging/message")
 
 
-@interloper("logging.message.min-level")
-def takes_no_notice_of_the_highest_level(wire: Between) -> None:
-    def from_client(message: Message) -> Sent:
-        if params_of(message).get("level") == "emergency":
-            return message | {"params": {"level": "warning"}}
-        return message
-
-    wire.from_client = from_client
+@interloper("logging.message.min-level", of="from_client")
+def takes_no_notice_of_the_highest_level(message: Message) -> Sent:
+    if params_of(message).get("level") == "emergency":
+        return message | {"params": {"level": "warning"}}
+    return message
 
 
 def not_knowing(name: str, level: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from accord.http.rules.sse import Event
+from check.faults import faults, hook, hook_maker
 from check.mutants.between_http import Asked, Head, Headers, Hook, Send, Web, web_mutant
 
 OLDEST = "2024-11-05"
@@ -18,6 +19,7 @@ def older(id: str, **settings: Any) -> Callable[[Hook], Hook]:
     return web_mutant(id, revision=OLDEST, form="sse", patience=1.0, **settings)
 
 
+@hook_maker
 def typed(web: Web, content_type: str | None) -> None:
     """Let the stream have another content type."""
 
@@ -31,42 +33,29 @@ def typed(web: Web, content_type: str | None) -> None:
     web.head = head
 
 
-@older("sse.endpoint.stream")
-def calls_its_stream_text(web: Web) -> None:
-    typed(web, "text/plain; charset=utf-8")
-
-
-@older("sse.endpoint.stream")
-def does_not_name_the_type_of_its_stream(web: Web) -> None:
-    typed(web, None)
-
-
-@older("sse.endpoint.stream")
-def calls_its_stream_json(web: Web) -> None:
-    typed(web, "application/json")
+faults(
+    older("sse.endpoint.stream"),
+    calls_its_stream_text=typed("text/plain; charset=utf-8"),
+    does_not_name_the_type_of_its_stream=typed(None),
+    calls_its_stream_json=typed("application/json"),
+)
 
 
 # -- the endpoint event
 
 
+@hook_maker
 def endpoint(web: Web, change: Callable[[Event], list[Event]]) -> None:
     """Let other events come in place of the one that names the endpoint."""
     web.event = lambda asked, event: change(event) if event.name == "endpoint" else [event]
 
 
-@older("sse.connect.endpoint-event")
-def never_names_its_endpoint(web: Web) -> None:
-    endpoint(web, lambda event: [])
-
-
-@older("sse.connect.endpoint-event")
-def names_the_event_after_its_content(web: Web) -> None:
-    endpoint(web, lambda event: [Event(event.data, "url")])
-
-
-@older("sse.connect.endpoint-event")
-def names_the_endpoint_in_a_message(web: Web) -> None:
-    endpoint(web, lambda event: [Event(event.data)])
+faults(
+    older("sse.connect.endpoint-event"),
+    never_names_its_endpoint=endpoint(lambda event: []),
+    names_the_event_after_its_content=endpoint(lambda event: [Event(event.data, "url")]),
+    names_the_endpoint_in_a_message=endpoint(lambda event: [Event(event.data)]),
+)
 
 
 @older("sse.connect.endpoint-event")
@@ -74,39 +63,35 @@ def names_the_endpoint_in_an_object(web: Web) -> None:
     def change(event: Event) -> list[Event]:
         return [Event(json.dumps({"uri": event.data.decode()}).encode(), "endpoint")]
 
-    endpoint(web, change)
+    endpoint(change)(web)
 
 
 @older("sse.connect.endpoint-event")
 def puts_the_endpoint_in_quotes(web: Web) -> None:
-    endpoint(web, lambda event: [Event(b'"' + event.data + b'"', "endpoint")])
+    endpoint(lambda event: [Event(b'"' + event.data + b'"', "endpoint")])(web)
 
 
 @older("sse.connect.endpoint-event")
 def greets_before_it_names_its_endpoint(web: Web) -> None:
     greeting = Event(b'{"jsonrpc":"2.0","method":"notifications/hello"}')
-    endpoint(web, lambda event: [greeting, event])
+    endpoint(lambda event: [greeting, event])(web)
 
 
 # -- posting
 
 
-@older("sse.endpoint.post")
-def has_nothing_at_its_endpoint(web: Web) -> None:
-    web.before = lambda asked: (404, {}, b"") if asked.verb == "POST" else None
-
-
-@older("sse.endpoint.post")
-def takes_no_post(web: Web) -> None:
-    web.before = lambda asked: (405, {"allow": "PUT"}, b"") if asked.verb == "POST" else None
-
-
-@older("sse.endpoint.post")
-def refuses_what_needs_no_answer(web: Web) -> None:
-    def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
-        return (400, {}, b"") if asked.method == "notifications/initialized" else None
-
-    web.before = before
+faults(
+    older("sse.endpoint.post"),
+    has_nothing_at_its_endpoint=hook(
+        before=lambda asked: (404, {}, b"") if asked.verb == "POST" else None
+    ),
+    takes_no_post=hook(
+        before=lambda asked: (405, {"allow": "PUT"}, b"") if asked.verb == "POST" else None
+    ),
+    refuses_what_needs_no_answer=hook(
+        before=lambda asked: (400, {}, b"") if asked.method == "notifications/initialized" else None
+    ),
+)
 
 
 # -- messages
@@ -119,6 +104,7 @@ def names_all_its_events_response(web: Web) -> None:
     )
 
 
+@hook_maker
 def in_the_body(web: Web, is_meant: Callable[[Asked], bool]) -> None:
     """Let answers come in the body of the POST, not on the stream."""
     answers: dict[Any, asyncio.Future[bytes]] = {}
@@ -148,16 +134,15 @@ def in_the_body(web: Web, is_meant: Callable[[Asked], bool]) -> None:
     web.last = last
 
 
-@older("sse.server.message-event")
-def answers_where_it_is_asked(web: Web) -> None:
-    in_the_body(web, lambda asked: True)
+faults(older("sse.server.message-event"), answers_where_it_is_asked=in_the_body(lambda asked: True))
 
 
 @older("sse.server.message-event", only=["sse"])
 def answers_pings_where_it_is_asked(web: Web) -> None:
-    in_the_body(web, lambda asked: asked.method == "ping")
+    in_the_body(lambda asked: asked.method == "ping")(web)
 
 
+@hook_maker
 def encoded(web: Web, change: Callable[[bytes], bytes], is_meant: Callable[[bytes], bool]) -> None:
     """Encode the data of messages in another way than JSON."""
     web.event = lambda asked, event: (
@@ -165,16 +150,15 @@ def encoded(web: Web, change: Callable[[bytes], bytes], is_meant: Callable[[byte
     )
 
 
-@older("sse.server.event-data-json")
-def encodes_messages_in_base64(web: Web) -> None:
-    encoded(web, base64.b64encode, lambda data: True)
-
-
-@older("sse.server.event-data-json")
-def prints_messages_as_python_does(web: Web) -> None:
-    encoded(web, lambda data: str(json.loads(data)).encode(), lambda data: True)
+faults(
+    older("sse.server.event-data-json"),
+    encodes_messages_in_base64=encoded(base64.b64encode, lambda data: True),
+    prints_messages_as_python_does=encoded(
+        lambda data: str(json.loads(data)).encode(), lambda data: True
+    ),
+)
 
 
 @older("sse.server.event-data-json", only=["sse"])
 def cuts_long_messages_off(web: Web) -> None:
-    encoded(web, lambda data: data[:100], lambda data: b'"tools"' in data and len(data) > 600)
+    encoded(lambda data: data[:100], lambda data: b'"tools"' in data and len(data) > 600)(web)

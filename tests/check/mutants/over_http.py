@@ -8,6 +8,7 @@ from typing import Any
 
 from accord.http.rules.sse import Event, encode
 from accord_tools.check.scenarios.server.http_addresses import listening_addresses, own_addresses
+from check.faults import faults, hook
 from check.mutants.between_http import OPENING, Asked, Head, Headers, Send, Web, web_mutant
 from check.mutants.foundation import unbreakable
 
@@ -26,20 +27,15 @@ def is_answer(event: Event) -> bool:
 # -- what needs no answer
 
 
-@web_mutant("http.post.accepted-202")
-def answers_notifications_with_ok(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        return (200 if status == 202 else status), headers
-
-    web.head = head
-
-
-@web_mutant("http.post.accepted-202")
-def says_null_to_notifications(web: Web) -> None:
-    def body(asked: Asked, body: bytes) -> bytes:
-        return b"null" if asked.method == "notifications/initialized" else body
-
-    web.body = body
+faults(
+    web_mutant("http.post.accepted-202"),
+    answers_notifications_with_ok=hook(
+        head=lambda asked, status, headers: ((200 if status == 202 else status), headers)
+    ),
+    says_null_to_notifications=hook(
+        body=lambda asked, body: b"null" if asked.method == "notifications/initialized" else body
+    ),
+)
 
 
 @web_mutant("http.post.refused-status")
@@ -52,24 +48,18 @@ def refuses_with_ok(web: Web) -> None:
 # -- requests
 
 
-@web_mutant("http.post.response-content-type")
-def answers_with_plain_text(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        if asked.method == "ping" and status == 200:
-            headers["content-type"] = "text/plain"
-        return status, headers
-
-    web.head = head
+@web_mutant("http.post.response-content-type", of="head")
+def answers_with_plain_text(asked: Asked, status: int, headers: Headers) -> Head:
+    if asked.method == "ping" and status == 200:
+        headers["content-type"] = "text/plain"
+    return status, headers
 
 
-@web_mutant("http.post.stream-one-response-per-request")
-def answers_twice(web: Web) -> None:
-    def event(asked: Asked, event: Event) -> list[Event]:
-        if asked.tool == "count" and is_answer(event):
-            return [event, Event(event.data, id=f"{event.id}-2")]
-        return [event]
-
-    web.event = event
+@web_mutant("http.post.stream-one-response-per-request", of="event")
+def answers_twice(asked: Asked, event: Event) -> list[Event]:
+    if asked.tool == "count" and is_answer(event):
+        return [event, Event(event.data, id=f"{event.id}-2")]
+    return [event]
 
 
 @web_mutant("http.sse.closed-after-response")
@@ -106,14 +96,11 @@ def closes_streams_without_a_word(web: Web) -> None:
     web.body = lambda asked, body: body.replace(b"retry: ", b"later: ")
 
 
-@web_mutant("http.sse.priming-event", revision="2025-11-25")
-def begins_streams_with_data(web: Web) -> None:
-    def body(asked: Asked, body: bytes) -> bytes:
-        first, end, rest = body.partition(b"\n\n")
-        is_priming = asked.verb == "POST" and b"id: " in first and first.endswith(b"data: ")
-        return rest if is_priming and end else body
-
-    web.body = body
+@web_mutant("http.sse.priming-event", revision="2025-11-25", of="body")
+def begins_streams_with_data(asked: Asked, body: bytes) -> bytes:
+    first, end, rest = body.partition(b"\n\n")
+    is_priming = asked.verb == "POST" and b"id: " in first and first.endswith(b"data: ")
+    return rest if is_priming and end else body
 
 
 # -- listening
@@ -242,23 +229,17 @@ def gives_up_when_left_alone(web: Web) -> None:
 # -- headers
 
 
-@web_mutant("http.version-header.bad-400")
-def takes_any_version(web: Web) -> None:
-    def before(asked: Asked) -> None:
-        if asked.headers.get("mcp-protocol-version") in ("1999-12-31", "accord-check"):
-            asked.headers["mcp-protocol-version"] = "2025-06-18"
-
-    web.before = before
+@web_mutant("http.version-header.bad-400", of="before")
+def takes_any_version(asked: Asked) -> None:
+    if asked.headers.get("mcp-protocol-version") in ("1999-12-31", "accord-check"):
+        asked.headers["mcp-protocol-version"] = "2025-06-18"
 
 
-@web_mutant("http.version-header.default-2025-03-26")
-def insists_on_a_version(web: Web) -> None:
-    def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
-        is_named = "mcp-protocol-version" in asked.headers
-        is_asked = asked.verb == "POST" and asked.method not in OPENING
-        return (400, JSON, ERROR) if is_asked and not is_named else None
-
-    web.before = before
+@web_mutant("http.version-header.default-2025-03-26", of="before")
+def insists_on_a_version(asked: Asked) -> tuple[int, Headers, bytes] | None:
+    is_named = "mcp-protocol-version" in asked.headers
+    is_asked = asked.verb == "POST" and asked.method not in OPENING
+    return (400, JSON, ERROR) if is_asked and not is_named else None
 
 
 @web_mutant("http.origin.validated")
@@ -338,21 +319,15 @@ def puts_spaces_into_session_ids(web: Web) -> None:
     renamed(web, lambda own: f"{own[:8]} {own[8:]}")
 
 
-@web_mutant("session.id.missing-400")
-def calls_a_missing_session_not_found(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        is_nameless = "mcp-session-id" not in asked.headers and asked.method == "ping"
-        return (404 if is_nameless else status), headers
-
-    web.head = head
+@web_mutant("session.id.missing-400", of="head")
+def calls_a_missing_session_not_found(asked: Asked, status: int, headers: Headers) -> Head:
+    is_nameless = "mcp-session-id" not in asked.headers and asked.method == "ping"
+    return (404 if is_nameless else status), headers
 
 
-@web_mutant("session.end.terminated-404")
-def calls_an_ended_session_a_bad_request(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        return (400 if status == 404 and asked.verb == "POST" else status), headers
-
-    web.head = head
+@web_mutant("session.end.terminated-404", of="head")
+def calls_an_ended_session_a_bad_request(asked: Asked, status: int, headers: Headers) -> Head:
+    return (400 if status == 404 and asked.verb == "POST" else status), headers
 
 
 # -- HTTP with SSE

@@ -80,7 +80,6 @@ LISTS = {
     "prompts": ("prompts/list", "prompts"),
 }
 NEXT = "pagination.next-cursor.optional"
-
 wrong(NEXT, "tools/list", "nextCursor", 3, {"where": lambda result: "nextCursor" not in result})
 wrong(NEXT, "resources/list", "nextCursor", {"page": 2}, LATER)
 wrong(NEXT, "resources/templates/list", "nextCursor", False, LATER)

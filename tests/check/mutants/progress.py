@@ -76,23 +76,20 @@ def reports_what_nobody_asked_for(message: Message, request: Message) -> Sent:
     return message
 
 
-@interloper("progress.rate-limited")
-def reports_without_a_pause(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        params = params_of(message)
-        if message.get("method") != PROGRESS or params.get("progress") != 1:
-            return message
-        token, steps = params["progressToken"], 300
-        return [
-            {
-                "jsonrpc": "2.0",
-                "method": PROGRESS,
-                "params": {"progressToken": token, "progress": number / steps},
-            }
-            for number in range(steps)
-        ]
-
-    wire.from_server = from_server
+@mutant("progress.rate-limited")
+def reports_without_a_pause(message: Message, request: Message) -> Sent:
+    params = params_of(message)
+    if message.get("method") != PROGRESS or params.get("progress") != 1:
+        return message
+    token, steps = params["progressToken"], 300
+    return [
+        {
+            "jsonrpc": "2.0",
+            "method": PROGRESS,
+            "params": {"progressToken": token, "progress": number / steps},
+        }
+        for number in range(steps)
+    ]
 
 
 # -- what the server asks for
@@ -151,12 +148,9 @@ wrong("progress.value.increases", PROGRESS, "progress", falls_back, OWN)
 wrong("progress.value.increases", PROGRESS, "progress", is_repeated, LATE)
 
 
-@interloper("progress.value.increases")
-def sends_each_report_twice(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        return [message, message] if message.get("method") == PROGRESS else message
-
-    wire.from_server = from_server
+@mutant("progress.value.increases")
+def sends_each_report_twice(message: Message, request: Message) -> Sent:
+    return [message, message] if message.get("method") == PROGRESS else message
 
 
 def renaming(name: str, method: str) -> None:
@@ -191,16 +185,13 @@ def reports_under_the_id_of_the_request(wire: Between) -> None:
     wire.from_server = from_server
 
 
-@interloper("progress.stops-after-completion")
-def reports_once_more_at_the_end(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        params = params_of(message)
-        if message.get("method") == PROGRESS and params.get("progress") == params.get("total"):
-            more = params | {"progress": params["progress"] + 1}
-            return [message, message | {"params": more}]
-        return message
-
-    wire.from_server = from_server
+@mutant("progress.stops-after-completion")
+def reports_once_more_at_the_end(message: Message, request: Message) -> Sent:
+    params = params_of(message)
+    if message.get("method") == PROGRESS and params.get("progress") == params.get("total"):
+        more = params | {"progress": params["progress"] + 1}
+        return [message, message | {"params": more}]
+    return message
 
 
 @mutant("progress.stops-after-completion")

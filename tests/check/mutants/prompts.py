@@ -12,7 +12,6 @@ from check.mutants.spoiling import (
     SECOND,
     Circumstances,
     answer,
-    entry,
     misdeclared,
     refusal,
     undeclared,
@@ -40,24 +39,15 @@ def lists_prompts_by_name(result: dict[str, Any]) -> None:
     result["prompts"] = {each["name"]: each for each in result["prompts"]}
 
 
-@entry("prompts.item.name", LIST, "prompts")
-def lists_a_prompt_whose_name_is_a_number(prompt: dict[str, Any]) -> None:
-    prompt["name"] = 7
-
-
-@entry("prompts.item.description-and-arguments", LIST, "prompts")
-def lists_arguments_by_name(prompt: dict[str, Any]) -> None:
-    prompt["arguments"] = {"city": {"required": True}}
-
-
-@entry("prompts.argument.fields", LIST, "prompts")
-def lists_an_argument_that_is_a_name(prompt: dict[str, Any]) -> None:
-    prompt["arguments"] = ["city"]
-
-
-@entry("prompts.item.title", LIST, "prompts")
-def lists_a_prompt_whose_title_is_a_number(prompt: dict[str, Any]) -> None:
-    prompt["title"] = 7
+wrong("prompts.item.name", LIST, "prompts.0.name", 7)
+wrong(
+    "prompts.item.description-and-arguments",
+    LIST,
+    "prompts.0.arguments",
+    {"city": {"required": True}},
+)
+wrong("prompts.argument.fields", LIST, "prompts.0.arguments", ["city"])
+wrong("prompts.item.title", LIST, "prompts.0.title", 7)
 
 
 # -- one prompt
@@ -68,24 +58,10 @@ def answers_with_one_message(result: dict[str, Any]) -> None:
     result["messages"] = result["messages"][0]
 
 
-@answer("prompts.get.description", GET)
-def describes_a_prompt_by_a_number(result: dict[str, Any]) -> None:
-    result["description"] = 7
-
-
-@entry("prompts.message.role", GET, "messages")
-def lets_the_system_speak(message: dict[str, Any]) -> None:
-    message["role"] = "system"
-
-
-@entry("prompts.message.content", GET, "messages")
-def says_nothing(message: dict[str, Any]) -> None:
-    del message["content"]
-
-
-@entry("prompts.message.content-type", GET, "messages")
-def speaks_in_content_of_a_new_type(message: dict[str, Any]) -> None:
-    message["content"] = {"type": "smell", "data": "roses"}
+wrong("prompts.get.description", GET, "description", 7)
+wrong("prompts.message.role", GET, "messages.0.role", "system")
+wrong("prompts.message.content", GET, "messages.0.content", ABSENT)
+wrong("prompts.message.content-type", GET, "messages.0.content", {"type": "smell", "data": "roses"})
 
 
 def content(result: dict[str, Any], type_: str) -> dict[str, Any]:
@@ -140,11 +116,7 @@ def declares_its_prompts_beside_the_capabilities(result: dict[str, Any]) -> None
     result["prompts"] = result["capabilities"].pop("prompts")
 
 
-@answer(FLAG, "initialize")
-def spells_the_flag_with_an_underscore(result: dict[str, Any]) -> None:
-    result["capabilities"]["prompts"] = {"list_changed": True}
-
-
+wrong(FLAG, "initialize", "capabilities.prompts", {"list_changed": True})
 wrong(
     "prompts.capability.list-changed",
     "initialize",

@@ -13,6 +13,7 @@ from accord.auth import Protected, StaticTokens
 from accord.protocol.catalogue import catalogue
 from accord_tools.check.probing.authorization import Granted
 from accord_tools.check.probing.target import ServerTarget
+from check.faults import faults, hook_at, hook_maker
 from check.mutants.between_http import Asked, Head, Headers, Hook, Web, serving
 from check.mutants.everything import server as everything
 from check.mutants.foundation import Making, elsewhere, unbreakable
@@ -82,25 +83,28 @@ def protected(
 def guard_mutant(
     id: str,
     *,
+    of: str = "",
     revision: str = "2025-06-18",
     also: dict[str, str] | None = None,
     is_thorough: bool = False,
     **settings: Any,
-) -> Callable[[Hook], Hook]:
+) -> Callable[[Any], Any]:
     """Register a protected server with a hook into all that passes."""
 
-    def register(hook: Hook) -> Hook:
-        making = protected(hook, **settings)
-        making.__name__ = hook.__name__
+    def register(fault: Any) -> Any:
+        changed = hook_at(of, fault)
+        making = protected(changed, **settings)
+        making.__name__ = fault.__name__
         register_making = elsewhere(
             id, revision=revision, also=also, only=PROBED, is_thorough=is_thorough
         )
         register_making(making)
-        return hook
+        return fault
 
     return register
 
 
+@hook_maker
 def admitting(web: Web, is_admitted: Callable[[Asked], bool]) -> None:
     """Let requests in with the token of another."""
     usual = web.before
@@ -134,23 +138,17 @@ def forbids_strangers(web: Web) -> None:
     refusing(web, lambda asked: "authorization" not in asked.headers, 403)
 
 
-@guard_mutant("auth.challenge.www-authenticate")
-def gives_no_challenge(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        headers.pop("www-authenticate", None)
-        return status, headers
-
-    web.head = head
+@guard_mutant("auth.challenge.www-authenticate", of="head")
+def gives_no_challenge(asked: Asked, status: int, headers: Headers) -> Head:
+    headers.pop("www-authenticate", None)
+    return status, headers
 
 
-@guard_mutant("auth.challenge.www-authenticate", has_token=False)
-def does_not_say_where_its_metadata_is(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        if status == 401:
-            headers["www-authenticate"] = "Bearer"
-        return status, headers
-
-    web.head = head
+@guard_mutant("auth.challenge.www-authenticate", has_token=False, of="head")
+def does_not_say_where_its_metadata_is(asked: Asked, status: int, headers: Headers) -> Head:
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return status, headers
 
 
 @guard_mutant("auth.http.oauth-flow")
@@ -167,14 +165,13 @@ def asks_for_a_password(web: Web) -> None:
     web.head = head
 
 
+@hook_maker
 def without(web: Web, path: str) -> None:
     usual = web.before
     web.before = lambda asked: (404, {}, b"") if asked.path.startswith(path) else usual(asked)
 
 
-@guard_mutant("auth.prm.server")
-def publishes_no_metadata(web: Web) -> None:
-    without(web, RESOURCE)
+faults(guard_mutant("auth.prm.server"), publishes_no_metadata=without(RESOURCE))
 
 
 @guard_mutant("auth.prm.server")
@@ -193,17 +190,14 @@ def is_another_resource(web: Web) -> None:
     "auth.prm.one-mechanism", revision="2025-11-25", also={"auth.prm.server": "no document at all"}
 )
 def hides_its_metadata(web: Web) -> None:
-    without(web, RESOURCE)
+    without(RESOURCE)(web)
 
 
-@guard_mutant("auth.prm.lists-as")
-def names_no_authorization_server(web: Web) -> None:
-    def body(asked: Asked, body: bytes) -> bytes:
-        if asked.path.startswith(RESOURCE) and body:
-            return json.dumps(json.loads(body) | {"authorization_servers": []}).encode()
-        return body
-
-    web.body = body
+@guard_mutant("auth.prm.lists-as", of="body")
+def names_no_authorization_server(asked: Asked, body: bytes) -> bytes:
+    if asked.path.startswith(RESOURCE) and body:
+        return json.dumps(json.loads(body) | {"authorization_servers": []}).encode()
+    return body
 
 
 # -- the authorization server
@@ -211,17 +205,17 @@ def names_no_authorization_server(web: Web) -> None:
 
 @guard_mutant("auth.as.rfc8414-required")
 def its_authorization_server_publishes_nothing(web: Web) -> None:
-    without(web, SERVER)
+    without(SERVER)(web)
 
 
 @guard_mutant("auth.as.discovery-either", revision="2025-11-25")
 def its_authorization_server_cannot_be_found(web: Web) -> None:
-    without(web, SERVER)
+    without(SERVER)(web)
 
 
 @guard_mutant("auth.as-metadata.server", revision="2025-03-26")
 def is_an_authorization_server_without_metadata(web: Web) -> None:
-    without(web, SERVER)
+    without(SERVER)(web)
 
 
 @guard_mutant("auth.oauth21.authorization-server")
@@ -269,7 +263,7 @@ def its_authorization_server_needs_no_tls(web: Web) -> None:
 
 @guard_mutant("auth.token.validated")
 def takes_any_token(web: Web) -> None:
-    admitting(web, lambda asked: token_of(asked).startswith("accord-check"))
+    admitting(lambda asked: token_of(asked).startswith("accord-check"))(web)
 
 
 @guard_mutant("auth.token.invalid-401")
@@ -308,7 +302,7 @@ def takes_tokens_from_the_query(web: Web) -> None:
 
 @guard_mutant("auth.token.audience-validated", also=SAME)
 def takes_tokens_for_others(web: Web) -> None:
-    admitting(web, lambda asked: token_of(asked) == FOREIGN)
+    admitting(lambda asked: token_of(asked) == FOREIGN)(web)
 
 
 @guard_mutant("auth.token.foreign-rejected", also=SAME)
@@ -321,17 +315,17 @@ def takes_what_was_issued_for_others(web: Web) -> None:
     takes_tokens_for_others(web)
 
 
-@guard_mutant("session.requests.verified")
-def trusts_session_ids(web: Web) -> None:
-    admitting(
-        web,
-        lambda asked: "mcp-session-id" in asked.headers and "authorization" not in asked.headers,
-    )
+faults(
+    guard_mutant("session.requests.verified"),
+    trusts_session_ids=admitting(
+        lambda asked: "mcp-session-id" in asked.headers and "authorization" not in asked.headers
+    ),
+)
 
 
 @guard_mutant("session.id.bound-to-user")
 def shares_sessions(web: Web) -> None:
-    admitting(web, lambda asked: token_of(asked) == OTHER)
+    admitting(lambda asked: token_of(asked) == OTHER)(web)
 
 
 @guard_mutant("tools.server.access-controlled")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from check.faults import faults, hook_maker
 from check.mutants.between_http import Asked, Headers, Hook, Web
 from check.mutants.foundation import params_of
 from check.mutants.protected import JSON, OTHER, OWN, admitting, guard_mutant, token_of
@@ -19,6 +20,7 @@ CACHED = "caching.server.access-control-independent"
 # -- each request
 
 
+@hook_maker
 def trusting(web: Web, is_meant: Callable[[Asked], bool]) -> None:
     """Let requests in without a token on a connection on which one came with a token."""
     known: set[Any] = set()
@@ -29,23 +31,20 @@ def trusting(web: Web, is_meant: Callable[[Asked], bool]) -> None:
         is_known = asked.client in known and "authorization" not in asked.headers
         return is_known and is_meant(asked)
 
-    admitting(web, is_admitted)
+    admitting(is_admitted)(web)
 
 
-@guard_mutant(EACH, revision=NEWEST)
-def trusts_a_connection(web: Web) -> None:
-    trusting(web, lambda asked: True)
-
-
-@guard_mutant(EACH, revision=NEWEST)
-def trusts_a_connection_with_lists(web: Web) -> None:
-    trusting(web, lambda asked: asked.method.endswith("/list"))
+faults(
+    guard_mutant(EACH, revision=NEWEST),
+    trusts_a_connection=trusting(lambda asked: True),
+    trusts_a_connection_with_lists=trusting(lambda asked: asked.method.endswith("/list")),
+)
 
 
 @guard_mutant(EACH, revision=NEWEST)
 def guards_no_resources(web: Web) -> None:
     bare = "authorization"
-    admitting(web, lambda asked: asked.method == "resources/read" and bare not in asked.headers)
+    admitting(lambda asked: asked.method == "resources/read" and bare not in asked.headers)(web)
 
 
 def publishing(web: Web, *methods: str) -> None:
@@ -62,24 +61,18 @@ def publishing(web: Web, *methods: str) -> None:
     web.body = body
 
 
+@hook_maker
 def caching(web: Web, *methods: str) -> None:
     publishing(web, *methods)
-    admitting(web, lambda asked: asked.method in methods and "authorization" not in asked.headers)
+    admitting(lambda asked: asked.method in methods and "authorization" not in asked.headers)(web)
 
 
-@guard_mutant(CACHED, revision=NEWEST)
-def caches_public_lists_before_its_guard(web: Web) -> None:
-    caching(web, "resources/list", "prompts/list")
-
-
-@guard_mutant(CACHED, revision=NEWEST)
-def caches_one_public_list_before_its_guard(web: Web) -> None:
-    caching(web, "prompts/list")
-
-
-@guard_mutant(CACHED, revision=NEWEST)
-def caches_public_resources_before_its_guard(web: Web) -> None:
-    caching(web, "resources/read")
+faults(
+    guard_mutant(CACHED, revision=NEWEST),
+    caches_public_lists_before_its_guard=caching("resources/list", "prompts/list"),
+    caches_one_public_list_before_its_guard=caching("prompts/list"),
+    caches_public_resources_before_its_guard=caching("resources/read"),
+)
 
 
 # -- questions in rounds
@@ -205,7 +198,7 @@ TASKS = "tasks-ext.security.authorize-each"
 
 def sharing(*methods: str) -> Hook:
     def hook(web: Web) -> None:
-        admitting(web, lambda asked: token_of(asked) == OTHER and asked.method in methods)
+        admitting(lambda asked: token_of(asked) == OTHER and asked.method in methods)(web)
 
     return hook
 

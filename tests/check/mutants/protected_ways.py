@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, urlencode
 
 from msgspec.structs import replace
 
+from check.faults import faults, hook_maker
 from check.mutants.between_http import Asked, Head, Headers, Web
 from check.mutants.foundation import few, unbreakable
 from check.mutants.protected import (
@@ -44,6 +45,7 @@ def answering(web: Web, path: str, status: int, headers: Headers, body: bytes) -
     )
 
 
+@hook_maker
 def editing(web: Web, **members: Any) -> None:
     """Change members of the resource metadata; None leaves one out."""
 
@@ -90,7 +92,7 @@ def misspells_its_metadata(web: Web) -> None:
 def asking_for(scheme: str) -> Any:
     def hook(web: Web) -> None:
         challenging(web, scheme)
-        without(web, "/.well-known")
+        without("/.well-known")(web)
 
     hook.__name__ = f"asks_for_{scheme.partition(' ')[0].lower()}"
     return hook
@@ -102,12 +104,10 @@ guard_mutant("auth.http.oauth-flow", revision=NEWEST)(asking_for("ApiKey"))
 
 @guard_mutant("auth.prm.server", revision=NEWEST)
 def names_the_resource_in_a_list(web: Web) -> None:
-    editing(web, resource=["http://127.0.0.1/mcp"])
+    editing(resource=["http://127.0.0.1/mcp"])(web)
 
 
-@guard_mutant("auth.prm.server", is_thorough=True)
-def names_no_resource(web: Web) -> None:
-    editing(web, resource=None)
+faults(guard_mutant("auth.prm.server", is_thorough=True), names_no_resource=editing(resource=None))
 
 
 WHOLE = {"auth.prm.server": "there is no document that a client can read"}
@@ -125,12 +125,12 @@ def protects_its_metadata(web: Web) -> None:
 
 @guard_mutant("auth.prm.lists-as", revision=NEWEST)
 def leaves_out_its_authorization_servers(web: Web) -> None:
-    editing(web, authorization_servers=None)
+    editing(authorization_servers=None)(web)
 
 
 @guard_mutant("auth.prm.lists-as", is_thorough=True)
 def names_its_authorization_server_as_text(web: Web) -> None:
-    editing(web, authorization_servers=web.shared["published"]["issuer"])
+    editing(authorization_servers=web.shared["published"]["issuer"])(web)
 
 
 # -- scopes
@@ -143,7 +143,7 @@ def scoping(name: str, added: str) -> Any:
     """Return a server with scopes, and something else in place of them in its challenge."""
 
     def hook(web: Web) -> None:
-        editing(web, scopes_supported=["tools"])
+        editing(scopes_supported=["tools"])(web)
 
         def head(asked: Asked, status: int, headers: Headers) -> Head:
             if status == 401:
@@ -204,25 +204,22 @@ guard_mutant(NEEDED, revision=NEW, is_thorough=True)(
 OFFLINE = "auth.refresh.server-no-offline-access"
 
 
-@guard_mutant(OFFLINE, revision=NEWEST)
-def challenges_for_offline_access(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        if status == 401:
-            headers["www-authenticate"] += ', scope="tools offline_access"'
-        return status, headers
-
-    web.head = head
+@guard_mutant(OFFLINE, revision=NEWEST, of="head")
+def challenges_for_offline_access(asked: Asked, status: int, headers: Headers) -> Head:
+    if status == 401:
+        headers["www-authenticate"] += ', scope="tools offline_access"'
+    return status, headers
 
 
 @guard_mutant(OFFLINE, revision=NEWEST)
 def lists_offline_access(web: Web) -> None:
     scoping("", ', scope="tools"')(web)
-    editing(web, scopes_supported=["tools", "offline_access"])
+    editing(scopes_supported=["tools", "offline_access"])(web)
 
 
 @guard_mutant(OFFLINE, revision=NEWEST, is_thorough=True)
 def knows_no_other_scope(web: Web) -> None:
-    editing(web, scopes_supported=["offline_access"])
+    editing(scopes_supported=["offline_access"])(web)
 
 
 # -- the authorization server
@@ -307,12 +304,12 @@ for name, value in (("advertises_null", None), ("advertises_nothing", [])):
 @guard_mutant("auth.token.validated", revision=NEWEST)
 def takes_every_token_to_begin(web: Web) -> None:
     opening = ("initialize", "server/discover")
-    admitting(web, lambda asked: is_invalid(asked) and asked.method in opening)
+    admitting(lambda asked: is_invalid(asked) and asked.method in opening)(web)
 
 
 @guard_mutant("auth.token.validated", is_thorough=True)
 def takes_tokens_that_are_long(web: Web) -> None:
-    admitting(web, lambda asked: len(token_of(asked)) > 20 and token_of(asked) != FOREIGN)
+    admitting(lambda asked: len(token_of(asked)) > 20 and token_of(asked) != FOREIGN)(web)
 
 
 @guard_mutant("auth.token.invalid-401", revision=NEWEST)
@@ -383,9 +380,8 @@ def takes_foreign(name: str, **how: Any) -> Any:
     def hook(web: Web) -> None:
         methods = how.get("methods")
         admitting(
-            web,
-            lambda asked: token_of(asked) == FOREIGN and (not methods or asked.method in methods),
-        )
+            lambda asked: token_of(asked) == FOREIGN and (not methods or asked.method in methods)
+        )(web)
 
     hook.__name__ = name
     return hook
@@ -407,14 +403,14 @@ for id, revision in (
     )
 
 
-@guard_mutant("session.requests.verified", is_thorough=True)
-def trusts_session_ids_with_pings(web: Web) -> None:
-    admitting(
-        web,
+faults(
+    guard_mutant("session.requests.verified", is_thorough=True),
+    trusts_session_ids_with_pings=admitting(
         lambda asked: (
             "mcp-session-id" in asked.headers and is_bare(asked) and asked.method == "ping"
-        ),
-    )
+        )
+    ),
+)
 
 
 @guard_mutant("session.requests.verified", revision=NEW, is_thorough=True)
@@ -427,12 +423,12 @@ def trusts_session_ids_of_others(web: Web) -> None:
             known.add(session)
         return is_bare(asked) and bool(session) and session in known
 
-    admitting(web, is_admitted)
+    admitting(is_admitted)(web)
 
 
 @guard_mutant("session.id.bound-to-user", revision=NEW, is_thorough=True)
 def shares_sessions_for_pings(web: Web) -> None:
-    admitting(web, lambda asked: token_of(asked) == OTHER and asked.method == "ping")
+    admitting(lambda asked: token_of(asked) == OTHER and asked.method == "ping")(web)
 
 
 @guard_mutant("session.id.bound-to-user", is_thorough=True)
@@ -440,7 +436,7 @@ def looks_at_the_user_of_a_session_once(web: Web) -> None:
     def is_admitted(asked: Asked) -> bool:
         return token_of(asked) == OTHER and "mcp-session-id" in asked.headers
 
-    admitting(web, is_admitted)
+    admitting(is_admitted)(web)
 
 
 def shows(name: str, is_right: Any) -> Any:

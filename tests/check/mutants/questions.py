@@ -2,25 +2,17 @@
 
 from typing import Any
 
+from check.faults import faults
 from check.mutants.foundation import Between, Message, Sent, interloper, mutant, params_of
-from check.mutants.spoiling import notice
+from check.mutants.spoiling import ABSENT, notice, put
 
 SAMPLE, ELICIT = "sampling/createMessage", "elicitation/create"
-
-
-@notice("sampling.create.request-fields", SAMPLE)
-def does_not_limit_the_tokens(params: dict[str, Any]) -> None:
-    params.pop("maxTokens", None)
-
-
-@notice("sampling.create.request-fields", SAMPLE)
-def lets_the_system_ask(params: dict[str, Any]) -> None:
-    params["messages"][0]["role"] = "system"
-
-
-@notice("sampling.create.request-fields", SAMPLE)
-def prefers_speed_beyond_measure(params: dict[str, Any]) -> None:
-    params["modelPreferences"] = {"speedPriority": 7}
+faults(
+    notice("sampling.create.request-fields", SAMPLE),
+    does_not_limit_the_tokens=put("maxTokens", ABSENT),
+    lets_the_system_ask=put("messages.0.role", "system"),
+    prefers_speed_beyond_measure=put("modelPreferences", {"speedPriority": 7}),
+)
 
 
 @notice("sampling.create.request-fields", SAMPLE, revision="2025-11-25")
@@ -46,19 +38,12 @@ def answers_no_ping_while_it_asks(wire: Between) -> None:
     wire.from_server = from_server
 
 
-@notice("elicitation.schema.flat-primitive", ELICIT)
-def asks_for_a_list(params: dict[str, Any]) -> None:
-    params["requestedSchema"]["properties"]["days"] = {"type": "array", "items": {}}
-
-
-@notice("elicitation.schema.flat-primitive", ELICIT)
-def asks_without_a_schema(params: dict[str, Any]) -> None:
-    del params["requestedSchema"]
-
-
-@notice("elicitation.schema.flat-primitive", ELICIT)
-def asks_for_an_object_within(params: dict[str, Any]) -> None:
-    params["requestedSchema"]["properties"]["inner"] = {"type": "object"}
+faults(
+    notice("elicitation.schema.flat-primitive", ELICIT),
+    asks_for_a_list=put("requestedSchema.properties.days", {"type": "array", "items": {}}),
+    asks_without_a_schema=put("requestedSchema", ABSENT),
+    asks_for_an_object_within=put("requestedSchema.properties.inner", {"type": "object"}),
+)
 
 
 @notice("elicitation.enum.enum-names", ELICIT)
@@ -123,16 +108,13 @@ def sends_the_user_to_a_page(params: dict[str, Any]) -> None:
     params.update(mode="url", url="https://example.com/", elicitationId="one")
 
 
-@interloper("elicitation.mode.supported-only", revision="2025-11-25")
-def asks_by_form_whatever_was_declared(wire: Between) -> None:
-    def from_client(message: Message) -> Sent:
-        if message.get("method") == "initialize":
-            declared = params_of(message).get("capabilities", {})
-            if declared.get("elicitation"):
-                declared["elicitation"] = {"form": {}}
-        return message
-
-    wire.from_client = from_client
+@interloper("elicitation.mode.supported-only", revision="2025-11-25", of="from_client")
+def asks_by_form_whatever_was_declared(message: Message) -> Sent:
+    if message.get("method") == "initialize":
+        declared = params_of(message).get("capabilities", {})
+        if declared.get("elicitation"):
+            declared["elicitation"] = {"form": {}}
+    return message
 
 
 @notice("sampling.tools.not-without-capability", SAMPLE, revision="2025-11-25")

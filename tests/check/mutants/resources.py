@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from check.faults import faults
 from check.mutants.foundation import (
     Between,
     Message,
@@ -23,6 +24,7 @@ from check.mutants.spoiling import (
     entry,
     misdeclared,
     notice,
+    put,
     undeclared,
     wrong,
 )
@@ -59,54 +61,21 @@ def lists_resources_by_name(result: dict[str, Any]) -> None:
     result["resources"] = {each["name"]: each for each in result["resources"]}
 
 
-@entry("resources.item.uri", LIST, "resources")
-def lists_a_resource_without_uri(resource: dict[str, Any]) -> None:
-    del resource["uri"]
-
-
-@entry("resources.item.name", LIST, "resources")
-def lists_a_resource_without_name(resource: dict[str, Any]) -> None:
-    del resource["name"]
-
-
-@entry("resources.item.description-and-mime", LIST, "resources")
-def lists_a_mime_type_that_is_a_list(resource: dict[str, Any]) -> None:
-    resource["mimeType"] = ["text", "plain"]
-
-
-@entry("resources.item.size", LIST, "resources")
-def lists_a_size_in_words(resource: dict[str, Any]) -> None:
-    resource["size"] = "small"
-
-
-@entry("resources.item.title", LIST, "resources")
-def lists_a_resource_whose_title_is_a_number(resource: dict[str, Any]) -> None:
-    resource["title"] = 7
-
-
-@entry("resources.uri.custom-scheme", LIST, "resources")
-def lists_a_scheme_with_an_underscore(resource: dict[str, Any]) -> None:
-    resource["uri"] = "my_desk://rules"
-
-
-@answer("resources.templates.array", TEMPLATES)
-def lists_no_templates_at_all(result: dict[str, Any]) -> None:
-    del result["resourceTemplates"]
-
-
-@entry("resources.template.uri-template", TEMPLATES, "resourceTemplates")
-def lists_a_template_that_never_ends(template: dict[str, Any]) -> None:
-    template["uriTemplate"] = "city://{country"
-
-
-@entry("resources.template.name", TEMPLATES, "resourceTemplates")
-def lists_a_template_without_name(template: dict[str, Any]) -> None:
-    del template["name"]
-
-
-@entry("resources.template.description-and-mime", TEMPLATES, "resourceTemplates")
-def describes_a_template_by_a_number(template: dict[str, Any]) -> None:
-    template["description"] = 7
+wrong("resources.item.uri", LIST, "resources.0.uri", ABSENT)
+wrong("resources.item.name", LIST, "resources.0.name", ABSENT)
+wrong("resources.item.description-and-mime", LIST, "resources.0.mimeType", ["text", "plain"])
+wrong("resources.item.size", LIST, "resources.0.size", "small")
+wrong("resources.item.title", LIST, "resources.0.title", 7)
+wrong("resources.uri.custom-scheme", LIST, "resources.0.uri", "my_desk://rules")
+wrong("resources.templates.array", TEMPLATES, "resourceTemplates", ABSENT)
+wrong(
+    "resources.template.uri-template",
+    TEMPLATES,
+    "resourceTemplates.0.uriTemplate",
+    "city://{country",
+)
+wrong("resources.template.name", TEMPLATES, "resourceTemplates.0.name", ABSENT)
+wrong("resources.template.description-and-mime", TEMPLATES, "resourceTemplates.0.description", 7)
 
 
 # -- contents
@@ -117,19 +86,9 @@ def reads_one_piece_of_contents(result: dict[str, Any]) -> None:
     result["contents"] = result["contents"][0]
 
 
-@entry("resources.contents.uri", READ, "contents")
-def reads_contents_without_uri(contents: dict[str, Any]) -> None:
-    del contents["uri"]
-
-
-@entry("resources.contents.text-or-blob", READ, "contents")
-def reads_neither_text_nor_blob(contents: dict[str, Any]) -> None:
-    contents.pop("text", None)
-
-
-@entry("resources.contents.mime-type", READ, "contents")
-def reads_a_mime_type_that_is_a_list(contents: dict[str, Any]) -> None:
-    contents["mimeType"] = ["text", "plain"]
+wrong("resources.contents.uri", READ, "contents.0.uri", ABSENT)
+wrong("resources.contents.text-or-blob", READ, "contents.0.text", ABSENT)
+wrong("resources.contents.mime-type", READ, "contents.0.mimeType", ["text", "plain"])
 
 
 @entry("resources.binary.encoded", READ, "contents")
@@ -187,9 +146,7 @@ def does_not_tell_of_changes_by_tools(wire: Between) -> None:
     wire.from_server = from_server
 
 
-@notice("resources.updated.uri-param", UPDATED)
-def does_not_say_what_changed(params: dict[str, Any]) -> None:
-    params.pop("uri", None)
+faults(notice("resources.updated.uri-param", UPDATED), does_not_say_what_changed=put("uri", ABSENT))
 
 
 @notice("resources.updated.subscribers-only", UPDATED)
@@ -272,13 +229,7 @@ wrong(
     {"enabled": True},
 )
 wrong(FLAG, "initialize", "capabilities.resources.listChanged", False)
-
-
-@answer(FLAG, "initialize")
-def spells_the_flag_with_an_underscore(result: dict[str, Any]) -> None:
-    result["capabilities"]["resources"] = {"list_changed": True, "subscribe": True}
-
-
+wrong(FLAG, "initialize", "capabilities.resources", {"list_changed": True, "subscribe": True})
 wrong("resources.list.array", LIST, "resources", None, LATER)
 wrong("resources.list.array", LIST, "resources", ABSENT, SECOND)
 wrong("resources.list.array", LIST, "resources.1", "desk://pixel.png")

@@ -1,61 +1,67 @@
 """Spoiling results: the fault of most mutants is one member of the answer to one method."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypedDict
 
 import msgspec
 
-from check.mutants.foundation import Between, Message, interloper, mutant, params_of
+from check.mutants.foundation import Between, Change, Message, interloper, mutant, params_of
 
 Spoil: TypeAlias = Callable[[dict[str, Any]], None]
 
 
-def answer(id: str, method: str, **settings: Any) -> Callable[[Spoil], Spoil]:
-    """Register a server that spoils its results of a method."""
+def spoiling(
+    parts: Callable[[Message, Message], Iterable[dict[str, Any]]],
+    register: Callable[[Change], Any],
+) -> Callable[[Spoil], Spoil]:
+    """Register a server that spoils these parts of its messages."""
 
-    def register(spoil: Spoil) -> Spoil:
+    def register_spoil(spoil: Spoil) -> Spoil:
         def change(message: Message, request: Message) -> Message:
-            if request.get("method") == method and isinstance(message.get("result"), dict):
-                spoil(message["result"])
+            for part in parts(message, request):
+                spoil(part)
             return message
 
         change.__name__ = spoil.__name__
-        mutant(id, **settings)(change)
+        register(change)
         return spoil
 
-    return register
+    return register_spoil
+
+
+def results_of(*methods: str) -> Callable[[Message, Message], list[dict[str, Any]]]:
+    """Return what finds the result in an answer to one of these methods."""
+
+    def found(message: Message, request: Message) -> list[dict[str, Any]]:
+        result = message.get("result")
+        return [result] if request.get("method") in methods and isinstance(result, dict) else []
+
+    return found
+
+
+def answer(id: str, method: str, **settings: Any) -> Callable[[Spoil], Spoil]:
+    """Register a server that spoils its results of a method."""
+    return spoiling(results_of(method), mutant(id, **settings))
 
 
 def entry(id: str, method: str, member: str, **settings: Any) -> Callable[[Spoil], Spoil]:
     """Register a server that spoils the first entry of a list in its results of a method."""
 
-    def register(spoil: Spoil) -> Spoil:
-        def first(result: dict[str, Any]) -> None:
-            for each in (result.get(member) or ())[:1]:
-                spoil(each)
+    def firsts(message: Message, request: Message) -> list[dict[str, Any]]:
+        results = results_of(method)(message, request)
+        return [entry for each in results for entry in (each.get(member) or ())[:1]]
 
-        first.__name__ = spoil.__name__
-        answer(id, method, **settings)(first)
-        return spoil
-
-    return register
+    return spoiling(firsts, mutant(id, **settings))
 
 
 def notice(id: str, method: str, **settings: Any) -> Callable[[Spoil], Spoil]:
     """Register a server that spoils the parameters of a notification or a question."""
 
-    def register(spoil: Spoil) -> Spoil:
-        def change(message: Message, request: Message) -> Message:
-            if message.get("method") == method:
-                spoil(message.setdefault("params", {}))
-            return message
+    def params(message: Message, request: Message) -> list[dict[str, Any]]:
+        return [message.setdefault("params", {})] if message.get("method") == method else []
 
-        change.__name__ = spoil.__name__
-        mutant(id, **settings)(change)
-        return spoil
-
-    return register
+    return spoiling(params, mutant(id, **settings))
 
 
 def refusal(id: str, method: str, old: int, new: int = -32603, **settings: Any) -> None:
@@ -177,6 +183,11 @@ def _part(
         return None
     is_due = isinstance(part, dict) and when.get("where", lambda part: True)(part)
     return part if is_due else None
+
+
+def put(path: str, value: Any) -> Spoil:
+    """Return what puts a value at a place, as `wrong` does."""
+    return lambda part: _put(part, path.split("."), value)
 
 
 def _put(holder: Any, path: list[str], value: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from accord.protocol.catalogue import catalogue
+from check.faults import hook_at
 from check.mutants.everything import server as everything
 from check.mutants.foundation import (
     MUTANTS,
@@ -29,48 +30,35 @@ Reaction: TypeAlias = Callable[[Message], Sent]
 
 
 def hooked(
-    id: str, server: Any = stateless, *, revision: str = REVISION, **settings: Any
-) -> Callable[[Hook], Hook]:
+    id: str,
+    server: Any = stateless,
+    *,
+    of: str = "",
+    revision: str = REVISION,
+    **settings: Any,
+) -> Callable[[Any], Any]:
     """Register a server with a hook into both directions."""
 
-    def register(hook: Hook) -> Hook:
-        making = in_memory(hook, server)
-        making.__name__ = hook.__name__
+    def register(fault: Any) -> Any:
+        making = in_memory(hook_at(of, fault), server)
+        making.__name__ = fault.__name__
         # A monitor finds a further fault of the same messages as it finds the first one.
         is_known = any(each.id == id for each in MUTANTS.values())
         is_thorough = is_known and catalogue()[id].check == "wire"
         elsewhere(id, revision=revision, is_thorough=is_thorough, **settings)(making)
-        return hook
+        return fault
 
     return register
 
 
 def saying(id: str, server: Any = stateless, **settings: Any) -> Callable[[Change], Change]:
     """Register a server whose messages a function changes."""
-
-    def register(change: Change) -> Change:
-        def hook(wire: Between) -> None:
-            wire.from_server = change
-
-        hook.__name__ = change.__name__
-        hooked(id, server, **settings)(hook)
-        return change
-
-    return register
+    return hooked(id, server, of="from_server", **settings)
 
 
 def reading(id: str, server: Any = stateless, **settings: Any) -> Callable[[Reaction], Reaction]:
     """Register a server that gets other messages than the client sends."""
-
-    def register(change: Reaction) -> Reaction:
-        def hook(wire: Between) -> None:
-            wire.from_client = change
-
-        hook.__name__ = change.__name__
-        hooked(id, server, **settings)(hook)
-        return change
-
-    return register
+    return hooked(id, server, of="from_client", **settings)
 
 
 def answering(

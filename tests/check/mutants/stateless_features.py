@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from check.faults import faults
 from check.mutants.foundation import Between, Message, Sent, params_of
 from check.mutants.stateless_base import (
     CALL,
@@ -162,14 +163,13 @@ def is_unknown_call(message: Message) -> bool:
     return message.get("method") == CALL and name in ("accord-check-no-such-tool", "")
 
 
-@answering(UNKNOWN_TOOL, is_unknown_call)
-def calls_an_unknown_tool_an_unknown_method(message: Message) -> Message:
-    return error(message, -32601)
-
-
-@answering(UNKNOWN_TOOL, is_unknown_call)
-def reports_an_unknown_tool_as_a_result(message: Message) -> Message:
-    return result(message, content=[{"type": "text", "text": "unknown tool"}], isError=True)
+faults(
+    answering(UNKNOWN_TOOL, is_unknown_call),
+    calls_an_unknown_tool_an_unknown_method=lambda message: error(message, -32601),
+    reports_an_unknown_tool_as_a_result=lambda message: result(
+        message, content=[{"type": "text", "text": "unknown tool"}], isError=True
+    ),
+)
 
 
 @answering(UNKNOWN_TOOL, lambda it: is_unknown_call(it) and params_of(it).get("name") == "")

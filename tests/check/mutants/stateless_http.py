@@ -7,6 +7,7 @@ from typing import Any
 
 from accord.http.rules.sse import Event
 from accord.protocol.mirroring import NAME_MEMBERS, encode_header
+from check.faults import faults, hook, hook_maker
 from check.mutants.between_http import Asked, Head, Headers, Hook, Send, Web, web_mutant
 from check.mutants.everything import server as everything
 from check.mutants.over_http import ERROR, JSON, is_answer, is_stream
@@ -48,6 +49,7 @@ def answer(asked: Asked, code: int = -32020, id: bool = True) -> bytes:
     ).encode()
 
 
+@hook_maker
 def refusing(web: Web, is_meant: Callable[[Asked], bool]) -> None:
     """Refuse some requests for their headers, which are right."""
     web.before = lambda asked: (
@@ -55,6 +57,7 @@ def refusing(web: Web, is_meant: Callable[[Asked], bool]) -> None:
     )
 
 
+@hook_maker
 def mending(web: Web, mend: Callable[[Asked], None]) -> None:
     """Serve requests as if their headers had been right."""
 
@@ -65,6 +68,7 @@ def mending(web: Web, mend: Callable[[Asked], None]) -> None:
     web.before = before
 
 
+@hook_maker
 def restating(
     web: Web, is_meant: Callable[[Asked], bool], status: int, old: int | None = None
 ) -> None:
@@ -93,7 +97,7 @@ DIFFERS = "http.headers.mismatch-rejected"
 
 @stateless(MISSING)
 def needs_no_method_header(web: Web) -> None:
-    mending(web, lambda asked: asked.headers.setdefault("mcp-method", asked.method) and None)
+    mending(lambda asked: asked.headers.setdefault("mcp-method", asked.method) and None)(web)
 
 
 def name_it(asked: Asked, methods: tuple[str, ...]) -> None:
@@ -101,19 +105,12 @@ def name_it(asked: Asked, methods: tuple[str, ...]) -> None:
         asked.headers["mcp-name"] = encode_header(str(named(asked)))
 
 
-@stateless(MISSING)
-def needs_no_name_header(web: Web) -> None:
-    mending(web, lambda asked: name_it(asked, tuple(NAME_MEMBERS)))
-
-
-@stateless(MISSING)
-def needs_no_name_of_prompts(web: Web) -> None:
-    mending(web, lambda asked: name_it(asked, ("prompts/get",)))
-
-
-@stateless(MISSING)
-def calls_a_missing_header_unprocessable(web: Web) -> None:
-    restating(web, lacks("mcp-method"), 422, 400)
+faults(
+    stateless(MISSING),
+    needs_no_name_header=mending(lambda asked: name_it(asked, tuple(NAME_MEMBERS))),
+    needs_no_name_of_prompts=mending(lambda asked: name_it(asked, ("prompts/get",))),
+    calls_a_missing_header_unprocessable=restating(lacks("mcp-method"), 422, 400),
+)
 
 
 def says_method(asked: Asked) -> None:
@@ -122,9 +119,7 @@ def says_method(asked: Asked) -> None:
         asked.headers["mcp-method"] = asked.method
 
 
-@stateless(DIFFERS)
-def believes_the_body_about_methods(web: Web) -> None:
-    mending(web, says_method)
+faults(stateless(DIFFERS), believes_the_body_about_methods=mending(says_method))
 
 
 @stateless(DIFFERS)
@@ -136,7 +131,7 @@ def believes_the_body_about_names(web: Web) -> None:
         if given.lower() != name.lower():
             asked.headers["mcp-name"] = encode_header(name)
 
-    mending(web, mend)
+    mending(mend)(web)
 
 
 @stateless(DIFFERS)
@@ -146,17 +141,17 @@ def compares_how_names_begin(web: Web) -> None:
         if given is not None and name is not None and given.startswith(name):
             asked.headers["mcp-name"] = encode_header(name)
 
-    mending(web, mend)
+    mending(mend)(web)
 
 
-@stateless(DIFFERS)
-def calls_another_method_a_conflict(web: Web) -> None:
-    restating(
-        web,
+faults(
+    stateless(DIFFERS),
+    calls_another_method_a_conflict=restating(
         lambda asked: asked.headers.get("mcp-method", asked.method).lower() != asked.method,
         409,
         400,
-    )
+    ),
+)
 
 
 CASE = "http.headers.names-case-insensitive"
@@ -168,60 +163,48 @@ def compares_methods_without_case(web: Web) -> None:
         if asked.headers.get("mcp-method", "").lower() == asked.method:
             asked.headers["mcp-method"] = asked.method
 
-    mending(web, mend)
+    mending(mend)(web)
 
 
+@hook_maker
 def folding(web: Web, methods: tuple[str, ...]) -> None:
     def mend(asked: Asked) -> None:
         given, name = asked.headers.get("mcp-name", ""), named(asked)
         if asked.method in methods and name and given.casefold() == name.casefold():
             asked.headers["mcp-name"] = encode_header(name)
 
-    mending(web, mend)
+    mending(mend)(web)
 
 
-@stateless(CASE)
-def compares_names_without_case(web: Web) -> None:
-    folding(web, tuple(NAME_MEMBERS))
-
-
-@stateless(CASE)
-def compares_uris_without_case(web: Web) -> None:
-    folding(web, ("resources/read",))
+faults(
+    stateless(CASE),
+    compares_names_without_case=folding(tuple(NAME_MEMBERS)),
+    compares_uris_without_case=folding(("resources/read",)),
+)
 
 
 # -- values in base64
 
 DECODED = "http.headers.decode-before-compare"
 MARKERS = "http.param-headers.value.markers-exact"
-
-
-@stateless(DECODED)
-def takes_encoded_names_as_they_are(web: Web) -> None:
-    refusing(web, lambda asked: asked.headers.get("mcp-name", "").startswith("=?base64?"))
-
-
-@stateless(DECODED)
-def takes_encoded_uris_as_they_are(web: Web) -> None:
-    refusing(
-        web,
+faults(
+    stateless(DECODED),
+    takes_encoded_names_as_they_are=refusing(
+        lambda asked: asked.headers.get("mcp-name", "").startswith("=?base64?")
+    ),
+    takes_encoded_uris_as_they_are=refusing(
         lambda asked: (
             asked.method == "resources/read"
             and asked.headers.get("mcp-name", "").startswith("=?base64?")
-        ),
-    )
+        )
+    ),
+    takes_encoded_arguments_as_they_are=refusing(
+        lambda asked: any(asked.headers.get(name, "").startswith("=?base64?") for name in ARGUMENTS)
+    ),
+)
 
 
-@stateless(DECODED)
-def takes_encoded_arguments_as_they_are(web: Web) -> None:
-    refusing(
-        web,
-        lambda asked: any(
-            asked.headers.get(name, "").startswith("=?base64?") for name in ARGUMENTS
-        ),
-    )
-
-
+@hook_maker
 def decoding(web: Web, prefix: str, names: tuple[str, ...]) -> None:
     def mend(asked: Asked) -> None:
         for name in names:
@@ -229,22 +212,15 @@ def decoding(web: Web, prefix: str, names: tuple[str, ...]) -> None:
             if given.startswith(prefix):
                 asked.headers[name] = f"=?base64?{given.removeprefix(prefix)}"
 
-    mending(web, mend)
+    mending(mend)(web)
 
 
-@stateless(MARKERS)
-def decodes_names_with_loud_markers(web: Web) -> None:
-    decoding(web, "=?BASE64?", ("mcp-name",))
-
-
-@stateless(MARKERS)
-def decodes_names_with_other_markers(web: Web) -> None:
-    decoding(web, "=?base64url?", ("mcp-name",))
-
-
-@stateless(MARKERS)
-def decodes_arguments_with_loud_markers(web: Web) -> None:
-    decoding(web, "=?BASE64?", tuple(ARGUMENTS))
+faults(
+    stateless(MARKERS),
+    decodes_names_with_loud_markers=decoding("=?BASE64?", ("mcp-name",)),
+    decodes_names_with_other_markers=decoding("=?base64url?", ("mcp-name",)),
+    decodes_arguments_with_loud_markers=decoding("=?BASE64?", tuple(ARGUMENTS)),
+)
 
 
 # -- how a mismatch is said
@@ -252,28 +228,22 @@ def decodes_arguments_with_loud_markers(web: Web) -> None:
 BODY = "http.headers.mismatch-jsonrpc-body"
 
 
+@hook_maker
 def rebodied(web: Web, body: Callable[[Asked], bytes], is_meant: Callable[[Asked], bool]) -> None:
     web.body = lambda asked, given: body(asked) if b"-32020" in given and is_meant(asked) else given
 
 
-@stateless(BODY)
-def explains_mismatches_in_plain_text(web: Web) -> None:
-    rebodied(web, lambda asked: b"headers differ", lambda asked: True)
-
-
-@stateless(BODY)
-def says_nothing_about_mismatches(web: Web) -> None:
-    rebodied(web, lambda asked: b"", lambda asked: True)
-
-
-@stateless(BODY)
-def calls_mismatches_invalid_requests(web: Web) -> None:
-    rebodied(web, lambda asked: answer(asked, -32600), lambda asked: True)
-
-
-@stateless(BODY)
-def calls_missing_names_invalid_params(web: Web) -> None:
-    rebodied(web, lambda asked: answer(asked, -32602), lacks("mcp-name"))
+faults(
+    stateless(BODY),
+    explains_mismatches_in_plain_text=rebodied(lambda asked: b"headers differ", lambda asked: True),
+    says_nothing_about_mismatches=rebodied(lambda asked: b"", lambda asked: True),
+    calls_mismatches_invalid_requests=rebodied(
+        lambda asked: answer(asked, -32600), lambda asked: True
+    ),
+    calls_missing_names_invalid_params=rebodied(
+        lambda asked: answer(asked, -32602), lacks("mcp-name")
+    ),
+)
 
 
 # -- arguments
@@ -288,6 +258,7 @@ def arguments(asked: Asked) -> dict[str, Any]:
     return params(asked).get("arguments") or {}
 
 
+@hook_maker
 def repeating(
     web: Web, is_meant: Callable[[str, str | None, Any], bool], names: tuple[str, ...]
 ) -> None:
@@ -299,27 +270,21 @@ def repeating(
             if value is not None and is_meant(name, asked.headers.get(name), value):
                 asked.headers[name] = encode_header(value)
 
-    mending(web, mend)
+    mending(mend)(web)
 
 
-@stateless(PARAM_MISSING)
-def needs_no_argument_in_headers(web: Web) -> None:
-    repeating(web, lambda name, given, value: given is None, tuple(ARGUMENTS))
-
-
-@stateless(PARAM_MISSING)
-def needs_no_numbers_in_headers(web: Web) -> None:
-    repeating(web, lambda name, given, value: given is None, ("mcp-param-number",))
-
-
-@stateless(PARAM_MISSING)
-def calls_a_missing_argument_forbidden(web: Web) -> None:
-    restating(
-        web,
-        lambda asked: "region" in arguments(asked) and lacks("mcp-param-region")(asked),
-        403,
-        400,
-    )
+faults(
+    stateless(PARAM_MISSING),
+    needs_no_argument_in_headers=repeating(
+        lambda name, given, value: given is None, tuple(ARGUMENTS)
+    ),
+    needs_no_numbers_in_headers=repeating(
+        lambda name, given, value: given is None, ("mcp-param-number",)
+    ),
+    calls_a_missing_argument_forbidden=restating(
+        lambda asked: "region" in arguments(asked) and lacks("mcp-param-region")(asked), 403, 400
+    ),
+)
 
 
 def is_other(name: str, given: str | None, value: Any) -> bool:
@@ -328,83 +293,57 @@ def is_other(name: str, given: str | None, value: Any) -> bool:
     return given != encode_header(value)
 
 
-@stateless(PARAM_DIFFERS)
-def believes_the_body_about_arguments(web: Web) -> None:
-    repeating(web, is_other, tuple(ARGUMENTS))
-
-
-@stateless(PARAM_DIFFERS)
-def believes_the_body_about_flags(web: Web) -> None:
-    repeating(web, is_other, ("mcp-param-fast",))
-
-
-@stateless(PARAM_DIFFERS)
-def calls_another_argument_a_conflict(web: Web) -> None:
-    restating(
-        web, lambda asked: asked.headers.get("mcp-param-region") == "accord-check-other", 409, 400
-    )
+faults(
+    stateless(PARAM_DIFFERS),
+    believes_the_body_about_arguments=repeating(is_other, tuple(ARGUMENTS)),
+    believes_the_body_about_flags=repeating(is_other, ("mcp-param-fast",)),
+    calls_another_argument_a_conflict=restating(
+        lambda asked: asked.headers.get("mcp-param-region") == "accord-check-other", 409, 400
+    ),
+)
 
 
 def is_beyond(asked: Asked) -> bool:
     return not asked.headers.get("mcp-param-region", "").isascii()
 
 
-@stateless(CHARACTERS)
-def takes_every_character(web: Web) -> None:
-    repeating(
-        web,
-        lambda name, given, value: given is not None and not given.isascii(),
-        ("mcp-param-region",),
-    )
-
-
-@stateless(CHARACTERS)
-def falls_over_at_characters_beyond_ascii(web: Web) -> None:
-    restating(web, is_beyond, 500, 400)
-
-
-@stateless(CHARACTERS)
-def calls_characters_beyond_ascii_unprocessable(web: Web) -> None:
-    restating(web, is_beyond, 422, 400)
+faults(
+    stateless(CHARACTERS),
+    takes_every_character=repeating(
+        lambda name, given, value: given is not None and not given.isascii(), ("mcp-param-region",)
+    ),
+    falls_over_at_characters_beyond_ascii=restating(is_beyond, 500, 400),
+    calls_characters_beyond_ascii_unprocessable=restating(is_beyond, 422, 400),
+)
 
 
 @stateless("http.headers.integers-compared-numerically")
 def compares_numbers_as_texts(web: Web) -> None:
-    refusing(web, lambda asked: asked.headers.get("mcp-param-number", "").endswith(".0"))
+    refusing(lambda asked: asked.headers.get("mcp-param-number", "").endswith(".0"))(web)
 
 
-@stateless(ABSENT)
-def wants_headers_for_all_arguments(web: Web) -> None:
-    refusing(
-        web,
+faults(
+    stateless(ABSENT),
+    wants_headers_for_all_arguments=refusing(
         lambda asked: (
             asked.tool == "get_region"
             and any(
                 name not in asked.headers and arguments(asked).get(ARGUMENTS[name]) is None
                 for name in ARGUMENTS
             )
-        ),
-    )
-
-
-@stateless(ABSENT)
-def wants_headers_for_null(web: Web) -> None:
-    refusing(
-        web,
-        lambda asked: asked.tool == "get_region" and None in arguments(asked).values(),
-    )
-
-
-@stateless(ABSENT)
-def wants_a_region_in_any_case(web: Web) -> None:
-    refusing(
-        web,
+        )
+    ),
+    wants_headers_for_null=refusing(
+        lambda asked: asked.tool == "get_region" and None in arguments(asked).values()
+    ),
+    wants_a_region_in_any_case=refusing(
         lambda asked: (
             asked.tool == "get_region"
             and "region" not in arguments(asked)
             and "mcp-param-region" not in asked.headers
-        ),
-    )
+        )
+    ),
+)
 
 
 # -- versions
@@ -425,7 +364,7 @@ def believes_the_body_about_versions(web: Web) -> None:
         if is_older(asked):
             asked.headers[HEADER] = meta(asked)[VERSION]
 
-    mending(web, mend)
+    mending(mend)(web)
 
 
 @stateless(VERSION_DIFFERS)
@@ -434,28 +373,25 @@ def takes_every_known_version(web: Web) -> None:
         if is_older(asked) and asked.headers[HEADER] == "2025-11-25":
             asked.headers[HEADER] = meta(asked)[VERSION]
 
-    mending(web, mend)
+    mending(mend)(web)
 
 
-@stateless(VERSION_DIFFERS)
-def calls_another_version_a_conflict(web: Web) -> None:
-    restating(web, is_older, 409, 400)
+faults(stateless(VERSION_DIFFERS), calls_another_version_a_conflict=restating(is_older, 409, 400))
 
 
 def is_unknown(asked: Asked) -> bool:
     return meta(asked)[VERSION] == "1999-12-31"
 
 
-@stateless(UNSUPPORTED)
-def regrets_unknown_versions_with_ok(web: Web) -> None:
-    restating(web, is_unknown, 200, 400)
-
-
-@stateless(UNSUPPORTED)
-def calls_unknown_versions_invalid_params(web: Web) -> None:
-    web.body = lambda asked, given: (
-        answer(asked, -32602) if is_request(asked) and is_unknown(asked) else given
-    )
+faults(
+    stateless(UNSUPPORTED),
+    regrets_unknown_versions_with_ok=restating(is_unknown, 200, 400),
+    calls_unknown_versions_invalid_params=hook(
+        body=lambda asked, given: (
+            answer(asked, -32602) if is_request(asked) and is_unknown(asked) else given
+        )
+    ),
+)
 
 
 @stateless(UNSUPPORTED)
@@ -465,12 +401,12 @@ def serves_every_version(web: Web) -> None:
             asked.body = asked.body.replace(b"1999-12-31", NEWEST.encode())
             asked.headers[HEADER] = NEWEST
 
-    mending(web, mend)
+    mending(mend)(web)
 
 
 @stateless(VERSION_MISSING)
 def needs_no_version_header(web: Web) -> None:
-    mending(web, lambda asked: asked.headers.setdefault(HEADER, meta(asked)[VERSION]) and None)
+    mending(lambda asked: asked.headers.setdefault(HEADER, meta(asked)[VERSION]) and None)(web)
 
 
 @stateless(VERSION_MISSING)
@@ -479,12 +415,12 @@ def needs_no_version_header_to_list(web: Web) -> None:
         if asked.method == "tools/list":
             asked.headers.setdefault(HEADER, meta(asked)[VERSION])
 
-    mending(web, mend)
+    mending(mend)(web)
 
 
 @stateless(VERSION_MISSING)
 def wants_an_upgrade_without_a_version(web: Web) -> None:
-    restating(web, lacks(HEADER), 426, 400)
+    restating(lacks(HEADER), 426, 400)(web)
 
 
 # -- statuses
@@ -492,62 +428,43 @@ def wants_an_upgrade_without_a_version(web: Web) -> None:
 NOT_FOUND = "http.method-not-found.404"
 META = "meta.request.missing-field-http-400"
 CAPABILITY = "capability.missing-error-http-400"
-
-
-@stateless(NOT_FOUND)
-def knows_no_method_and_says_ok(web: Web) -> None:
-    restating(web, lambda asked: asked.method.endswith("unknown"), 200, 404)
-
-
-@stateless(NOT_FOUND)
-def finds_nothing_and_says_nothing(web: Web) -> None:
-    web.body = lambda asked, given: b"" if asked.method.endswith("unknown") else given
-
-
-@stateless(NOT_FOUND)
-def calls_unknown_methods_invalid_requests(web: Web) -> None:
-    web.body = lambda asked, given: (
-        answer(asked, -32600) if asked.method.endswith("unknown") else given
-    )
-
-
-@stateless(NOT_FOUND)
-def calls_unknown_methods_of_tools_bad_requests(web: Web) -> None:
-    restating(web, lambda asked: asked.method == "tools/unknown", 400, 404)
+faults(
+    stateless(NOT_FOUND),
+    knows_no_method_and_says_ok=restating(lambda asked: asked.method.endswith("unknown"), 200, 404),
+    finds_nothing_and_says_nothing=hook(
+        body=lambda asked, given: b"" if asked.method.endswith("unknown") else given
+    ),
+    calls_unknown_methods_invalid_requests=hook(
+        body=lambda asked, given: (
+            answer(asked, -32600) if asked.method.endswith("unknown") else given
+        )
+    ),
+    calls_unknown_methods_of_tools_bad_requests=restating(
+        lambda asked: asked.method == "tools/unknown", 400, 404
+    ),
+)
 
 
 def is_incapable(asked: Asked) -> bool:
     return "io.modelcontextprotocol/clientCapabilities" not in meta(asked)
 
 
-@stateless(META)
-def refuses_half_a_meta_with_ok(web: Web) -> None:
-    restating(web, is_incapable, 200, 400)
-
-
-@stateless(META)
-def calls_half_a_meta_unprocessable(web: Web) -> None:
-    restating(web, is_incapable, 422, 400)
-
-
-@stateless(META)
-def refuses_half_a_meta_of_lists_with_ok(web: Web) -> None:
-    restating(web, lambda asked: is_incapable(asked) and asked.method == "tools/list", 200, 400)
-
-
-@stateless(CAPABILITY)
-def misses_capabilities_with_ok(web: Web) -> None:
-    restating(web, lambda asked: asked.tool == "query_model", 200, 400)
-
-
-@stateless(CAPABILITY)
-def forbids_what_needs_a_capability(web: Web) -> None:
-    restating(web, lambda asked: asked.tool == "query_model", 403, 400)
-
-
-@stateless(CAPABILITY)
-def has_not_implemented_what_needs_a_capability(web: Web) -> None:
-    restating(web, lambda asked: asked.tool == "query_model", 501, 400)
+faults(
+    stateless(META),
+    refuses_half_a_meta_with_ok=restating(is_incapable, 200, 400),
+    calls_half_a_meta_unprocessable=restating(is_incapable, 422, 400),
+    refuses_half_a_meta_of_lists_with_ok=restating(
+        lambda asked: is_incapable(asked) and asked.method == "tools/list", 200, 400
+    ),
+)
+faults(
+    stateless(CAPABILITY),
+    misses_capabilities_with_ok=restating(lambda asked: asked.tool == "query_model", 200, 400),
+    forbids_what_needs_a_capability=restating(lambda asked: asked.tool == "query_model", 403, 400),
+    has_not_implemented_what_needs_a_capability=restating(
+        lambda asked: asked.tool == "query_model", 501, 400
+    ),
+)
 
 
 ENDPOINT = "http.endpoint.single-post"
@@ -574,21 +491,16 @@ def moves_prompts(web: Web) -> None:
 NO_GET = "http.legacy-traffic.get-delete-405"
 NO_SESSION = "http.legacy-traffic.session-header-ignored"
 NO_RESUMING = "http.legacy-traffic.last-event-id-ignored"
-
-
-@stateless(NO_GET)
-def has_nothing_for_get(web: Web) -> None:
-    web.before = lambda asked: (404, {}, b"") if asked.verb == "GET" else None
-
-
-@stateless(NO_GET)
-def streams_to_get(web: Web) -> None:
-    web.before = lambda asked: (200, STREAM, b": hello\n\n") if asked.verb == "GET" else None
-
-
-@stateless(NO_GET)
-def deletes_nothing_gladly(web: Web) -> None:
-    web.before = lambda asked: (200, {}, b"") if asked.verb == "DELETE" else None
+faults(
+    stateless(NO_GET),
+    has_nothing_for_get=hook(before=lambda asked: (404, {}, b"") if asked.verb == "GET" else None),
+    streams_to_get=hook(
+        before=lambda asked: (200, STREAM, b": hello\n\n") if asked.verb == "GET" else None
+    ),
+    deletes_nothing_gladly=hook(
+        before=lambda asked: (200, {}, b"") if asked.verb == "DELETE" else None
+    ),
+)
 
 
 @stateless(NO_SESSION)
@@ -596,13 +508,10 @@ def gives_session_ids(web: Web) -> None:
     web.head = lambda asked, status, headers: (status, headers | {"mcp-session-id": "s-1"})
 
 
-@stateless(NO_SESSION)
-def repeats_session_ids(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        given = asked.headers.get("mcp-session-id")
-        return status, headers if given is None else headers | {"mcp-session-id": given}
-
-    web.head = head
+@stateless(NO_SESSION, of="head")
+def repeats_session_ids(asked: Asked, status: int, headers: Headers) -> Head:
+    given = asked.headers.get("mcp-session-id")
+    return status, headers if given is None else headers | {"mcp-session-id": given}
 
 
 @stateless(NO_SESSION)
@@ -610,21 +519,20 @@ def does_not_know_the_session(web: Web) -> None:
     web.before = lambda asked: (404, JSON, ERROR) if "mcp-session-id" in asked.headers else None
 
 
-@stateless(NO_RESUMING)
-def refuses_to_resume(web: Web) -> None:
-    web.before = lambda asked: (400, JSON, ERROR) if "last-event-id" in asked.headers else None
-
-
-@stateless(NO_RESUMING)
-def replays_nothing(web: Web) -> None:
-    web.before = lambda asked: (200, STREAM, b"") if "last-event-id" in asked.headers else None
-
-
-@stateless(NO_RESUMING)
-def does_not_know_the_event(web: Web) -> None:
-    web.before = lambda asked: (
-        (404, JSON, ERROR) if asked.headers.get("last-event-id") == "accord-check" else None
-    )
+faults(
+    stateless(NO_RESUMING),
+    refuses_to_resume=hook(
+        before=lambda asked: (400, JSON, ERROR) if "last-event-id" in asked.headers else None
+    ),
+    replays_nothing=hook(
+        before=lambda asked: (200, STREAM, b"") if "last-event-id" in asked.headers else None
+    ),
+    does_not_know_the_event=hook(
+        before=lambda asked: (
+            (404, JSON, ERROR) if asked.headers.get("last-event-id") == "accord-check" else None
+        )
+    ),
+)
 
 
 # -- connections
@@ -682,34 +590,26 @@ def is_streamed(asked: Asked) -> bool:
     return asked.tool == "look" and "progressToken" in meta(asked)
 
 
-@stateless(ENDS)
-def leaves_streams_of_answers_open(web: Web) -> None:
-    async def last(asked: Asked, send: Send) -> None:
-        if asked.tool == "look":
-            await asyncio.sleep(0.6)
-
-    web.last = last
+@stateless(ENDS, of="last")
+async def leaves_streams_of_answers_open(asked: Asked, send: Send) -> None:
+    if asked.tool == "look":
+        await asyncio.sleep(0.6)
 
 
-@stateless(ENDS)
-def comments_on_answers(web: Web) -> None:
-    async def last(asked: Asked, send: Send) -> None:
-        for _ in range(6 if is_streamed(asked) else 0):
-            await asyncio.sleep(0.1)
-            await send({"type": "http.response.body", "body": b": more\n\n", "more_body": True})
-
-    web.last = last
+@stateless(ENDS, of="last")
+async def comments_on_answers(asked: Asked, send: Send) -> None:
+    for _ in range(6 if is_streamed(asked) else 0):
+        await asyncio.sleep(0.1)
+        await send({"type": "http.response.body", "body": b": more\n\n", "more_body": True})
 
 
-@stateless(ENDS, server=everything)
-def keeps_the_streams_of_one_tool(web: Web) -> None:
-    async def last(asked: Asked, send: Send) -> None:
-        if asked.tool == "count" and "progressToken" in meta(asked):
-            await asyncio.sleep(0.6)
-
-    web.last = last
+@stateless(ENDS, server=everything, of="last")
+async def keeps_the_streams_of_one_tool(asked: Asked, send: Send) -> None:
+    if asked.tool == "count" and "progressToken" in meta(asked):
+        await asyncio.sleep(0.6)
 
 
+@hook_maker
 def buffering(web: Web, change: Callable[[Headers], None]) -> None:
     def head(asked: Asked, status: int, headers: Headers) -> Head:
         if is_stream(headers):
@@ -719,42 +619,31 @@ def buffering(web: Web, change: Callable[[Headers], None]) -> None:
     web.head = head
 
 
-@stateless(ACCEL)
-def says_nothing_of_buffering(web: Web) -> None:
-    buffering(web, lambda headers: headers.pop("x-accel-buffering", None) and None)
+faults(
+    stateless(ACCEL),
+    says_nothing_of_buffering=buffering(
+        lambda headers: headers.pop("x-accel-buffering", None) and None
+    ),
+    asks_for_buffering=buffering(lambda headers: headers.update({"x-accel-buffering": "yes"})),
+    says_off_for_no=buffering(lambda headers: headers.update({"x-accel-buffering": "off"})),
+)
+faults(
+    stateless(NO_IDS),
+    numbers_its_events=hook(event=lambda asked, event: [Event(event.data, event.name, id="1")]),
+    numbers_its_answers=hook(
+        event=lambda asked, event: (
+            [Event(event.data, event.name, id="last")] if is_answer(event) else [event]
+        )
+    ),
+)
 
 
-@stateless(ACCEL)
-def asks_for_buffering(web: Web) -> None:
-    buffering(web, lambda headers: headers.update({"x-accel-buffering": "yes"}))
-
-
-@stateless(ACCEL)
-def says_off_for_no(web: Web) -> None:
-    buffering(web, lambda headers: headers.update({"x-accel-buffering": "off"}))
-
-
-@stateless(NO_IDS)
-def numbers_its_events(web: Web) -> None:
-    web.event = lambda asked, event: [Event(event.data, event.name, id="1")]
-
-
-@stateless(NO_IDS)
-def numbers_its_answers(web: Web) -> None:
-    web.event = lambda asked, event: (
-        [Event(event.data, event.name, id="last")] if is_answer(event) else [event]
-    )
-
-
-@stateless(NO_IDS)
-def primes_its_streams(web: Web) -> None:
-    def body(asked: Asked, given: bytes) -> bytes:
-        if is_streamed(asked) and given and not asked.headers.get("x-mutant"):
-            asked.headers["x-mutant"] = "primed"
-            return b"id: 0\ndata: \n\n" + given
-        return given
-
-    web.body = body
+@stateless(NO_IDS, of="body")
+def primes_its_streams(asked: Asked, given: bytes) -> bytes:
+    if is_streamed(asked) and given and not asked.headers.get("x-mutant"):
+        asked.headers["x-mutant"] = "primed"
+        return b"id: 0\ndata: \n\n" + given
+    return given
 
 
 def telling(web: Web, message: Callable[[Asked], dict[str, Any]]) -> None:
@@ -802,22 +691,16 @@ def refuses_notifications_with_ok(web: Web) -> None:
     )
 
 
-@stateless("http.origin.validated")
-def lets_every_page_discover(web: Web) -> None:
-    def before(asked: Asked) -> None:
-        if asked.method == "server/discover":
-            asked.headers.pop("origin", None)
-
-    web.before = before
+@stateless("http.origin.validated", of="before")
+def lets_every_page_discover(asked: Asked) -> None:
+    if asked.method == "server/discover":
+        asked.headers.pop("origin", None)
 
 
-@stateless("http.origin.validated")
-def lets_every_page_list(web: Web) -> None:
-    def before(asked: Asked) -> None:
-        if asked.method == "tools/list":
-            asked.headers.pop("origin", None)
-
-    web.before = before
+@stateless("http.origin.validated", of="before")
+def lets_every_page_list(asked: Asked) -> None:
+    if asked.method == "tools/list":
+        asked.headers.pop("origin", None)
 
 
 @stateless("http.origin.invalid-403")
@@ -825,14 +708,11 @@ def calls_foreign_origins_bad_requests(web: Web) -> None:
     web.head = lambda asked, status, headers: (400 if status == 403 else status, headers)
 
 
-@stateless("http.post.response-content-type")
-def answers_in_a_type_of_its_own(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        if asked.method == "tools/list" and status == 200:
-            headers["content-type"] = "application/mcp+json"
-        return status, headers
-
-    web.head = head
+@stateless("http.post.response-content-type", of="head")
+def answers_in_a_type_of_its_own(asked: Asked, status: int, headers: Headers) -> Head:
+    if asked.method == "tools/list" and status == 200:
+        headers["content-type"] = "application/mcp+json"
+    return status, headers
 
 
 @stateless("http.post.stream-one-response-per-request")

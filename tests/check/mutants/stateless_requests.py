@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from check.faults import faults
 from check.mutants.foundation import Between, Message, Sent, params_of
 from check.mutants.stateless_base import (
     CALL,
@@ -182,14 +183,11 @@ def looks_at_the_version_in_discovery_alone(message: Message) -> Sent:
     return with_meta(message, protocolVersion=KNOWN)
 
 
-@saying(CODE)
-def calls_unknown_versions_invalid_params(message: Message, request: Message) -> Sent:
-    return recode(message, -32022, -32602)
-
-
-@saying(CODE)
-def uses_the_code_of_a_proposal(message: Message, request: Message) -> Sent:
-    return recode(message, -32022, -32004)
+faults(
+    saying(CODE),
+    calls_unknown_versions_invalid_params=lambda message, request: recode(message, -32022, -32602),
+    uses_the_code_of_a_proposal=lambda message, request: recode(message, -32022, -32004),
+)
 
 
 def supporting(name: str, spoil: Any) -> None:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from accord.http.rules.sse import Event
+from check.faults import faults, hook_maker
 from check.mutants.between_http import Asked, Web
 from check.mutants.everything import server as everything
 from check.mutants.foundation import few, unbreakable
@@ -22,6 +23,7 @@ def message(method: str, params: dict[str, Any] | None = None, **members: Any) -
     return Event(json.dumps(made if params is None else made | {"params": params}).encode())
 
 
+@hook_maker
 def before_answers(web: Web, extra: Any) -> None:
     """Let something else come on the stream of a call, before its answer."""
 
@@ -33,20 +35,17 @@ def before_answers(web: Web, extra: Any) -> None:
     web.event = event
 
 
-@stateless(REQUESTS, only=[REQUESTS])
-def asks_for_roots_on_a_stream(web: Web) -> None:
-    before_answers(web, lambda asked: [message("roots/list", id="r-1")])
-
-
-@stateless(REQUESTS, only=[REQUESTS])
-def pings_on_a_stream(web: Web) -> None:
-    before_answers(web, lambda asked: [message("ping", id=1)])
+faults(
+    stateless(REQUESTS, only=[REQUESTS]),
+    asks_for_roots_on_a_stream=before_answers(lambda asked: [message("roots/list", id="r-1")]),
+    pings_on_a_stream=before_answers(lambda asked: [message("ping", id=1)]),
+)
 
 
 @stateless(REQUESTS, only=[REQUESTS])
 def samples_on_a_stream(web: Web) -> None:
     params = {"messages": [], "maxTokens": 5}
-    before_answers(web, lambda asked: [message("sampling/createMessage", params, id="s-1")])
+    before_answers(lambda asked: [message("sampling/createMessage", params, id="s-1")])(web)
 
 
 @stateless(RELATED, only=[RELATED], server=everything)
@@ -88,13 +87,13 @@ def remembering(web: Web) -> None:
 @stateless(RELATED, only=[RELATED])
 def says_that_lists_changed_on_the_stream_of_a_call(web: Web) -> None:
     remembering(web)
-    before_answers(web, lambda asked: notice(asked, web, "notifications/tools/list_changed"))
+    before_answers(lambda asked: notice(asked, web, "notifications/tools/list_changed"))(web)
 
 
 @stateless(RELATED, only=[RELATED])
 def says_that_prompts_changed_on_the_stream_of_a_call(web: Web) -> None:
     remembering(web)
-    before_answers(web, lambda asked: notice(asked, web, "notifications/prompts/list_changed"))
+    before_answers(lambda asked: notice(asked, web, "notifications/prompts/list_changed"))(web)
 
 
 def to_listeners(web: Web, change: Any) -> None:

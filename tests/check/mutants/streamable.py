@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 from accord.http.rules.sse import Event
+from check.faults import faults, hook_maker
 from check.mutants.between_http import OPENING, Asked, Head, Headers, Send, Web, web_mutant
 from check.mutants.foundation import few
 from check.mutants.over_http import (
@@ -25,32 +26,23 @@ MIDDLE = "2025-03-26"
 # -- what needs no answer
 
 
-@web_mutant("http.post.accepted-202", revision=MIDDLE)
-def has_no_content_for_cancellations(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        is_meant = asked.method == "notifications/cancelled" and status == 202
-        return (204 if is_meant else status), headers
-
-    web.head = head
+@web_mutant("http.post.accepted-202", revision=MIDDLE, of="head")
+def has_no_content_for_cancellations(asked: Asked, status: int, headers: Headers) -> Head:
+    is_meant = asked.method == "notifications/cancelled" and status == 202
+    return (204 if is_meant else status), headers
 
 
-@web_mutant("http.post.accepted-202", revision=NEWER)
-def opens_a_stream_for_notifications(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        if status == 202 and asked.method.startswith("notifications/"):
-            return 200, {**headers, "content-type": "text/event-stream"}
-        return status, headers
-
-    web.head = head
+@web_mutant("http.post.accepted-202", revision=NEWER, of="head")
+def opens_a_stream_for_notifications(asked: Asked, status: int, headers: Headers) -> Head:
+    if status == 202 and asked.method.startswith("notifications/"):
+        return 200, {**headers, "content-type": "text/event-stream"}
+    return status, headers
 
 
-@web_mutant("http.post.refused-status", revision=MIDDLE)
-def refuses_responses_with_ok(web: Web) -> None:
-    def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
-        is_response = isinstance(asked.message, dict) and "result" in asked.message
-        return (200, JSON, ERROR) if is_response else None
-
-    web.before = before
+@web_mutant("http.post.refused-status", revision=MIDDLE, of="before")
+def refuses_responses_with_ok(asked: Asked) -> tuple[int, Headers, bytes] | None:
+    is_response = isinstance(asked.message, dict) and "result" in asked.message
+    return (200, JSON, ERROR) if is_response else None
 
 
 @web_mutant("http.post.refused-status", revision=NEWER)
@@ -84,15 +76,12 @@ def calls_lists_lines_of_json(web: Web) -> None:
     typed(web, "tools/list", "application/x-ndjson")
 
 
-@web_mutant("http.post.stream-one-response-per-request", revision=NEWER)
-def answers_a_request_that_nobody_made(web: Web) -> None:
-    def event(asked: Asked, event: Event) -> list[Event]:
-        if asked.tool == "count" and is_answer(event):
-            stray = json.loads(event.data) | {"id": "nobody"}
-            return [Event(json.dumps(stray).encode(), id=f"{event.id}-0"), event]
-        return [event]
-
-    web.event = event
+@web_mutant("http.post.stream-one-response-per-request", revision=NEWER, of="event")
+def answers_a_request_that_nobody_made(asked: Asked, event: Event) -> list[Event]:
+    if asked.tool == "count" and is_answer(event):
+        stray = json.loads(event.data) | {"id": "nobody"}
+        return [Event(json.dumps(stray).encode(), id=f"{event.id}-0"), event]
+    return [event]
 
 
 @web_mutant("http.post.stream-one-response-per-request", revision=MIDDLE)
@@ -133,16 +122,11 @@ def keeps_streams_of_slow_calls(web: Web) -> None:
     held_open(web, lambda asked: asked.tool == "look")
 
 
-@web_mutant("http.sse.terminate-after-response", revision=NEWER)
-def goes_on_with_comments_after_the_response(web: Web) -> None:
-    async def last(asked: Asked, send: Send) -> None:
-        for _ in range(6 if asked.tool == "count" else 0):
-            await asyncio.sleep(0.1)
-            await send(
-                {"type": "http.response.body", "body": b": still here\n\n", "more_body": True}
-            )
-
-    web.last = last
+@web_mutant("http.sse.terminate-after-response", revision=NEWER, of="last")
+async def goes_on_with_comments_after_the_response(asked: Asked, send: Send) -> None:
+    for _ in range(6 if asked.tool == "count" else 0):
+        await asyncio.sleep(0.1)
+        await send({"type": "http.response.body", "body": b": still here\n\n", "more_body": True})
 
 
 def early(web: Web, tool: str) -> None:
@@ -176,6 +160,7 @@ def says_later_in_words(web: Web) -> None:
     web.body = lambda asked, body: body.replace(b"retry: ", b"retry: soon ")
 
 
+@hook_maker
 def primed(web: Web, change: Any) -> None:
     """Change the first event of streams, which has an id and no data."""
 
@@ -187,14 +172,11 @@ def primed(web: Web, change: Any) -> None:
     web.body = body
 
 
-@web_mutant("http.sse.priming-event", revision=NEWER)
-def primes_without_an_id(web: Web) -> None:
-    primed(web, lambda first: b": hello")
-
-
-@web_mutant("http.sse.priming-event", revision=NEWER)
-def primes_with_a_retry_alone(web: Web) -> None:
-    primed(web, lambda first: b"retry: 1000")
+faults(
+    web_mutant("http.sse.priming-event", revision=NEWER),
+    primes_without_an_id=primed(lambda first: b": hello"),
+    primes_with_a_retry_alone=primed(lambda first: b"retry: 1000"),
+)
 
 
 # -- listening
@@ -204,14 +186,12 @@ def primes_with_a_retry_alone(web: Web) -> None:
     "http.endpoint.single-post-get",
     revision=MIDDLE,
     also={"http.get.stream-or-405": "404 is neither a stream nor 405"},
+    of="before",
 )
-def sends_listeners_to_another_path(web: Web) -> None:
-    def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
-        if asked.verb == "GET":
-            return 404, {"content-type": "text/plain"}, b"listen at /events"
-        return None
-
-    web.before = before
+def sends_listeners_to_another_path(asked: Asked) -> tuple[int, Headers, bytes] | None:
+    if asked.verb == "GET":
+        return 404, {"content-type": "text/plain"}, b"listen at /events"
+    return None
 
 
 @web_mutant("http.get.stream-or-405", revision=MIDDLE)
@@ -376,15 +356,13 @@ def takes_any_version_of_listeners(web: Web) -> None:
     versions(web, lambda asked, version: asked.verb == "GET")
 
 
-@web_mutant("http.version-header.bad-400", revision=NEWER)
-def calls_a_bad_version_unprocessable(web: Web) -> None:
-    def head(asked: Asked, status: int, headers: Headers) -> Head:
-        is_bad = asked.headers.get("mcp-protocol-version") == "accord-check"
-        return (422 if is_bad and status == 400 else status), headers
-
-    web.head = head
+@web_mutant("http.version-header.bad-400", revision=NEWER, of="head")
+def calls_a_bad_version_unprocessable(asked: Asked, status: int, headers: Headers) -> Head:
+    is_bad = asked.headers.get("mcp-protocol-version") == "accord-check"
+    return (422 if is_bad and status == 400 else status), headers
 
 
+@hook_maker
 def unnamed(web: Web, status: int) -> None:
     def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
         is_named = "mcp-protocol-version" in asked.headers
@@ -394,14 +372,11 @@ def unnamed(web: Web, status: int) -> None:
     web.before = before
 
 
-@web_mutant("http.version-header.default-2025-03-26", revision=NEWER)
-def demands_a_version(web: Web) -> None:
-    unnamed(web, 426)
-
-
-@web_mutant("http.version-header.default-2025-03-26", revision=NEWER)
-def falls_over_without_a_version(web: Web) -> None:
-    unnamed(web, 500)
+faults(
+    web_mutant("http.version-header.default-2025-03-26", revision=NEWER),
+    demands_a_version=unnamed(426),
+    falls_over_without_a_version=unnamed(500),
+)
 
 
 @web_mutant(

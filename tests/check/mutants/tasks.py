@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from accord_tools.check.probing.target import ServerTarget
+from check.faults import faults, hook_at, hook_maker
 from check.mutants.foundation import (
     MUTANTS,
     Between,
@@ -15,6 +16,7 @@ from check.mutants.foundation import (
     in_memory,
     params_of,
 )
+from check.mutants.spoiling import ABSENT, Spoil, put, results_of, spoiling
 from check.mutants.task_server import make_known
 
 RELATED = "io.modelcontextprotocol/related-task"
@@ -25,22 +27,23 @@ Hook: TypeAlias = Callable[[Between], None]
 def task_interloper(
     id: str,
     *,
+    of: str = "",
     make: Callable[[], Any] = make_known,
     revision: str = "2025-11-25",
     **settings: Any,
-) -> Callable[[Hook], Hook]:
+) -> Callable[[Any], Any]:
     """Register a server with tasks and a hook into both directions."""
 
-    def register(hook: Hook) -> Hook:
+    def register(fault: Any) -> Any:
         @asynccontextmanager
         async def making() -> AsyncIterator[ServerTarget]:
             # A new one for each check: a server keeps its tasks.
-            async with in_memory(hook, make())() as target:
+            async with in_memory(hook_at(of, fault), make())() as target:
                 yield target
 
-        making.__name__ = hook.__name__
+        making.__name__ = fault.__name__
         elsewhere(id, revision=revision, is_thorough=has_mutants(id, 2), **settings)(making)
-        return hook
+        return fault
 
     return register
 
@@ -52,16 +55,7 @@ def has_mutants(id: str, count: int) -> bool:
 
 def task_mutant(id: str, **settings: Any) -> Callable[[Change], Change]:
     """Register a server with tasks whose messages a function changes."""
-
-    def register(change: Change) -> Change:
-        def hook(wire: Between) -> None:
-            wire.from_server = change
-
-        hook.__name__ = change.__name__
-        task_interloper(id, **settings)(hook)
-        return change
-
-    return register
+    return task_interloper(id, of="from_server", **settings)
 
 
 def tasks_in(message: Message, request: Message, *methods: str) -> Iterator[dict[str, Any]]:
@@ -80,39 +74,18 @@ def tasks_in(message: Message, request: Message, *methods: str) -> Iterator[dict
         yield from result.get("tasks") or ()
 
 
-Spoil: TypeAlias = Callable[[dict[str, Any]], None]
-
-
 def task_spoiler(id: str, *methods: str, **settings: Any) -> Callable[[Spoil], Spoil]:
     """Register a server that spoils the tasks in its messages, of all methods by default."""
 
-    def register(spoil: Spoil) -> Spoil:
-        def change(message: Message, request: Message) -> Message:
-            for task in tasks_in(message, request, *methods):
-                spoil(task)
-            return message
+    def parts(message: Message, request: Message) -> Iterator[dict[str, Any]]:
+        return tasks_in(message, request, *methods)
 
-        change.__name__ = spoil.__name__
-        task_mutant(id, **settings)(change)
-        return spoil
-
-    return register
+    return spoiling(parts, task_mutant(id, **settings))
 
 
 def task_answer(id: str, method: str, **settings: Any) -> Callable[[Spoil], Spoil]:
     """Register a server that spoils its results of a method."""
-
-    def register(spoil: Spoil) -> Spoil:
-        def change(message: Message, request: Message) -> Message:
-            if request.get("method") == method and isinstance(message.get("result"), dict):
-                spoil(message["result"])
-            return message
-
-        change.__name__ = spoil.__name__
-        task_mutant(id, **settings)(change)
-        return spoil
-
-    return register
+    return spoiling(results_of(method), task_mutant(id, **settings))
 
 
 def is_tasked(request: Message, name: str = "") -> bool:
@@ -120,6 +93,7 @@ def is_tasked(request: Message, name: str = "") -> bool:
     return "task" in params and name in ("", params.get("name"))
 
 
+@hook_maker
 def in_place_of(wire: Between, replies: Callable[[Message], Message | None]) -> None:
     """Answer some requests in place of the server."""
 
@@ -148,14 +122,11 @@ NEITHER = {
 }
 
 
-@task_interloper("tasks.create.returns-task")
-def answers_at_once_with_the_result(wire: Between) -> None:
-    def from_client(message: Message) -> Sent:
-        if is_tasked(message, "get_film"):
-            del message["params"]["task"]
-        return message
-
-    wire.from_client = from_client
+@task_interloper("tasks.create.returns-task", of="from_client")
+def answers_at_once_with_the_result(message: Message) -> Sent:
+    if is_tasked(message, "get_film"):
+        del message["params"]["task"]
+    return message
 
 
 @task_answer("tasks.create.returns-task", "tools/call", also=NEITHER)
@@ -223,16 +194,13 @@ def takes_up_a_task_again(wire: Between) -> None:
     wire.from_server = from_server
 
 
-@task_interloper("tasks.status.terminal-final")
-def announces_work_after_the_end(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        if message.get("method") == "notifications/tasks/status":
-            params = params_of(message)
-            if params["status"] == "completed":
-                return [message, message | {"params": params | {"status": "working"}}]
-        return message
-
-    wire.from_server = from_server
+@task_mutant("tasks.status.terminal-final")
+def announces_work_after_the_end(message: Message, request: Message) -> Sent:
+    if message.get("method") == "notifications/tasks/status":
+        params = params_of(message)
+        if params["status"] == "completed":
+            return [message, message | {"params": params | {"status": "working"}}]
+    return message
 
 
 @task_spoiler("tasks.status.terminal-final", "tasks/list")
@@ -240,14 +208,11 @@ def lists_ended_tasks_as_working(task: dict[str, Any]) -> None:
     task["status"] = "working"
 
 
-@task_spoiler("tasks.id.string", "tools/call")
-def numbers_its_tasks(task: dict[str, Any]) -> None:
-    task["taskId"] = 7
-
-
-@task_spoiler("tasks.id.string", "tools/call")
-def does_not_name_its_tasks(task: dict[str, Any]) -> None:
-    del task["taskId"]
+faults(
+    task_spoiler("tasks.id.string", "tools/call"),
+    numbers_its_tasks=put("taskId", 7),
+    does_not_name_its_tasks=put("taskId", ABSENT),
+)
 
 
 @task_spoiler("tasks.id.string", "notifications/tasks/status")
@@ -352,9 +317,7 @@ for _member, _id in (("createdAt", "created-at"), ("lastUpdatedAt", "last-update
     task_spoiler(f"tasks.times.{_id}", "notifications/tasks/status")(_in_words)
 
 
-@task_spoiler("tasks.ttl.in-get", "tasks/get")
-def does_not_tell_the_ttl(task: dict[str, Any]) -> None:
-    del task["ttl"]
+faults(task_spoiler("tasks.ttl.in-get", "tasks/get"), does_not_tell_the_ttl=put("ttl", ABSENT))
 
 
 @task_spoiler("tasks.ttl.in-get", "tools/call")
@@ -362,9 +325,7 @@ def does_not_tell_the_ttl_of_new_tasks(task: dict[str, Any]) -> None:
     del task["ttl"]
 
 
-@task_spoiler("tasks.ttl.in-get")
-def tells_the_ttl_in_words(task: dict[str, Any]) -> None:
-    task["ttl"] = "60 s"
+faults(task_spoiler("tasks.ttl.in-get"), tells_the_ttl_in_words=put("ttl", "60 s"))
 
 
 @task_interloper("tasks.create.promptly")
@@ -458,16 +419,13 @@ def returns_an_empty_result_at_once(wire: Between) -> None:
     wire.from_server, wire.from_client = from_server, from_client
 
 
-@task_interloper("tasks.result.blocks-until-terminal")
-def calls_the_task_unfinished_after_its_result(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        for task in tasks_in(message, request):
-            if task["status"] in ("completed", "failed"):
-                task["status"] = "working"
-                task.pop("statusMessage", None)
-        return message
-
-    wire.from_server = from_server
+@task_mutant("tasks.result.blocks-until-terminal")
+def calls_the_task_unfinished_after_its_result(message: Message, request: Message) -> Sent:
+    for task in tasks_in(message, request):
+        if task["status"] in ("completed", "failed"):
+            task["status"] = "working"
+            task.pop("statusMessage", None)
+    return message
 
 
 @task_answer("tasks.result.exact", "tasks/result")
@@ -501,14 +459,11 @@ def returns_something_else_the_second_time(wire: Between) -> None:
     wire.from_server = from_server
 
 
-@task_answer("tasks.result.related-task", "tasks/result")
-def does_not_relate_results(result: dict[str, Any]) -> None:
-    result.pop("_meta", None)
-
-
-@task_answer("tasks.result.related-task", "tasks/result")
-def relates_results_to_another_task(result: dict[str, Any]) -> None:
-    result["_meta"] = {RELATED: {"taskId": "another"}}
+faults(
+    task_answer("tasks.result.related-task", "tasks/result"),
+    does_not_relate_results=put("_meta", ABSENT),
+    relates_results_to_another_task=put("_meta", {RELATED: {"taskId": "another"}}),
+)
 
 
 @task_answer("tasks.result.related-task", "tasks/result")
@@ -521,15 +476,12 @@ def completes_failed_tasks(task: dict[str, Any]) -> None:
     task["status"] = "completed" if task["status"] == "failed" else task["status"]
 
 
-@task_interloper("tasks.errors.tool-error-is-failed")
-def says_completed_when_asked_about_failed_tasks(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        for task in tasks_in(message, request):
-            if task["status"] == "failed":
-                task.update(status="completed", statusMessage="with errors")
-        return message
-
-    wire.from_server = from_server
+@task_mutant("tasks.errors.tool-error-is-failed")
+def says_completed_when_asked_about_failed_tasks(message: Message, request: Message) -> Sent:
+    for task in tasks_in(message, request):
+        if task["status"] == "failed":
+            task.update(status="completed", statusMessage="with errors")
+    return message
 
 
 @task_spoiler("tasks.errors.status-message")
@@ -553,16 +505,13 @@ def shows_null_for_why_a_task_failed(task: dict[str, Any]) -> None:
 # -- related-task
 
 
-@task_interloper("tasks.related.param-wins")
-def believes_the_metadata(wire: Between) -> None:
-    def from_client(message: Message) -> Sent:
-        params = params_of(message)
-        related = (params.get("_meta") or {}).get(RELATED)
-        if message.get("method") == "tasks/get" and related:
-            return message | {"params": {"taskId": related["taskId"]}}
-        return message
-
-    wire.from_client = from_client
+@task_interloper("tasks.related.param-wins", of="from_client")
+def believes_the_metadata(message: Message) -> Sent:
+    params = params_of(message)
+    related = (params.get("_meta") or {}).get(RELATED)
+    if message.get("method") == "tasks/get" and related:
+        return message | {"params": {"taskId": related["taskId"]}}
+    return message
 
 
 @task_interloper("tasks.related.param-wins")
@@ -579,17 +528,16 @@ def refuses_two_names_for_a_task(wire: Between) -> None:
 
 
 @task_interloper(
-    "tasks.related.param-wins", also={"tasks.result.related-task": "it names the other task"}
+    "tasks.related.param-wins",
+    also={"tasks.result.related-task": "it names the other task"},
+    of="from_client",
 )
-def returns_the_result_of_the_related_task(wire: Between) -> None:
-    def from_client(message: Message) -> Sent:
-        params = params_of(message)
-        related = (params.get("_meta") or {}).get(RELATED)
-        if message.get("method") == "tasks/result" and related:
-            return message | {"params": {"taskId": related["taskId"]}}
-        return message
-
-    wire.from_client = from_client
+def returns_the_result_of_the_related_task(message: Message) -> Sent:
+    params = params_of(message)
+    related = (params.get("_meta") or {}).get(RELATED)
+    if message.get("method") == "tasks/result" and related:
+        return message | {"params": {"taskId": related["taskId"]}}
+    return message
 
 
 for _method in ("tasks/get", "tasks/list", "tasks/cancel"):

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from check.faults import faults
 from check.mutants.foundation import Between, Message, Sent, few, params_of
+from check.mutants.spoiling import put, results_of, spoiling
 from check.mutants.task_server import make_server
 from check.mutants.tasks import error, in_place_of, task_interloper
 
@@ -22,37 +24,17 @@ def extended(id: str, **settings: Any) -> Callable[[Hook], Hook]:
 
 def spoiler(id: str, *methods: str, **settings: Any) -> Callable[[Spoil], Spoil]:
     """Register a server that spoils its results of some methods."""
-
-    def register(spoil: Spoil) -> Spoil:
-        def hook(wire: Between) -> None:
-            def from_server(message: Message, request: Message) -> Sent:
-                if request.get("method") in methods and isinstance(message.get("result"), dict):
-                    spoil(message["result"])
-                return message
-
-            wire.from_server = from_server
-
-        hook.__name__ = spoil.__name__
-        extended(id, **settings)(hook)
-        return spoil
-
-    return register
+    return spoiling(results_of(*methods), extended(id, of="from_server", **settings))
 
 
 def spoil_tasks(id: str, *methods: str, **settings: Any) -> Callable[[Spoil], Spoil]:
     """Register a server that spoils tasks, as handles or in answers to tasks/get."""
-    used = methods or ("tools/call", "tasks/get")
 
-    def register(spoil: Spoil) -> Spoil:
-        def only_tasks(result: dict[str, Any]) -> None:
-            if "taskId" in result:
-                spoil(result)
+    def tasks(message: Message, request: Message) -> list[dict[str, Any]]:
+        results = results_of(*methods or ("tools/call", "tasks/get"))(message, request)
+        return [each for each in results if "taskId" in each]
 
-        only_tasks.__name__ = spoil.__name__
-        spoiler(id, *used, **settings)(only_tasks)
-        return spoil
-
-    return register
+    return spoiling(tasks, extended(id, of="from_server", **settings))
 
 
 def declared(message: Message) -> dict[str, Any]:
@@ -154,7 +136,7 @@ def on_task_param(name: str, body: Callable[[Message], Message]) -> None:
     """Register a server that does not ignore the parameter `task`."""
 
     def hook(wire: Between) -> None:
-        in_place_of(wire, lambda asked: body(asked) if "task" in params_of(asked) else None)
+        in_place_of(lambda asked: body(asked) if "task" in params_of(asked) else None)(wire)
 
     hook.__name__ = name
     extended(PARAM)(hook)
@@ -183,7 +165,7 @@ def makes_newer_tasks_in_older_sessions(wire: Between) -> None:
             return {"result": {"resultType": "task", **TASK, "ttlMs": 1}}
         return None
 
-    in_place_of(wire, replies)
+    in_place_of(replies)(wire)
 
 
 @extended(UNDER)
@@ -197,7 +179,7 @@ def makes_tasks_without_a_type_in_older_sessions(wire: Between) -> None:
             return {"result": {**TASK, "ttlMs": 1}}
         return None
 
-    in_place_of(wire, replies)
+    in_place_of(replies)(wire)
 
 
 # -- the task
@@ -216,7 +198,7 @@ def does_not_know_its_newest_task(wire: Between) -> None:
             return error(-32602, "there is no such task")
         return None
 
-    in_place_of(wire, replies)
+    in_place_of(replies)(wire)
 
 
 @spoil_tasks("tasks-ext.create.durable-first", "tools/call")
@@ -240,18 +222,15 @@ def knows_its_tasks_a_moment_later(wire: Between) -> None:
         is_fresh = params_of(asked).get("taskId") in fresh and has_extension(asked)
         return error(-32602) if asked["method"] == "tasks/get" and is_fresh else None
 
-    in_place_of(wire, replies)
+    in_place_of(replies)(wire)
     wire.from_server = from_server
 
 
-@spoil_tasks("tasks-ext.create.mrtr-first", "tools/call")
-def returns_tasks_that_wait_already(task: dict[str, Any]) -> None:
-    task["status"] = "input_required"
-
-
-@spoil_tasks("tasks-ext.create.mrtr-first", "tools/call")
-def asks_in_the_handle(task: dict[str, Any]) -> None:
-    task["inputRequests"] = {"q": {"method": "roots/list"}}
+faults(
+    spoil_tasks("tasks-ext.create.mrtr-first", "tools/call"),
+    returns_tasks_that_wait_already=put("status", "input_required"),
+    asks_in_the_handle=put("inputRequests", {"q": {"method": "roots/list"}}),
+)
 
 
 def ending(id: str, name: str, spoil: Spoil, **settings: Any) -> None:
@@ -315,21 +294,9 @@ def queues_its_tasks(task: dict[str, Any]) -> None:
 
 
 COMPLETE = "tasks-ext.get.result-type-complete"
-
-
-@spoil_tasks(COMPLETE, "tasks/get")
-def calls_every_look_a_task(task: dict[str, Any]) -> None:
-    task["resultType"] = "task"
-
-
-@spoiler(COMPLETE, "tasks/update")
-def calls_updates_tasks(result: dict[str, Any]) -> None:
-    result["resultType"] = "task"
-
-
-@spoiler(COMPLETE, "tasks/cancel")
-def calls_cancellations_tasks(result: dict[str, Any]) -> None:
-    result["resultType"] = "task"
+faults(spoil_tasks(COMPLETE, "tasks/get"), calls_every_look_a_task=put("resultType", "task"))
+faults(spoiler(COMPLETE, "tasks/update"), calls_updates_tasks=put("resultType", "task"))
+faults(spoiler(COMPLETE, "tasks/cancel"), calls_cancellations_tasks=put("resultType", "task"))
 
 
 def at_end(id: str, status: str, name: str, spoil: Spoil, **settings: Any) -> None:
@@ -390,16 +357,11 @@ def asks_otherwise_under_one_key(task: dict[str, Any]) -> None:
 
 
 UPDATED, CANCELLED = "tasks-ext.update.ack-empty", "tasks-ext.cancel.ack-empty"
-
-
-@spoiler(UPDATED, "tasks/update")
-def returns_the_status_after_an_update(result: dict[str, Any]) -> None:
-    result["status"] = "working"
-
-
-@spoiler(UPDATED, "tasks/update")
-def returns_the_answers_after_an_update(result: dict[str, Any]) -> None:
-    result["accepted"] = ["a"]
+faults(
+    spoiler(UPDATED, "tasks/update"),
+    returns_the_status_after_an_update=put("status", "working"),
+    returns_the_answers_after_an_update=put("accepted", ["a"]),
+)
 
 
 @spoiler(UPDATED, "tasks/update")
@@ -412,14 +374,11 @@ def returns_the_cancelled_task(result: dict[str, Any]) -> None:
     result.update(TASK, ttlMs=1)
 
 
-@spoiler(CANCELLED, "tasks/cancel")
-def says_that_it_cancelled(result: dict[str, Any]) -> None:
-    result["cancelled"] = True
-
-
-@spoiler(CANCELLED, "tasks/cancel")
-def returns_the_status_of_a_cancellation(result: dict[str, Any]) -> None:
-    result["status"] = "cancelled"
+faults(
+    spoiler(CANCELLED, "tasks/cancel"),
+    says_that_it_cancelled=put("cancelled", True),
+    returns_the_status_of_a_cancellation=put("status", "cancelled"),
+)
 
 
 def on_keys(name: str, body: Message) -> None:
@@ -428,7 +387,7 @@ def on_keys(name: str, body: Message) -> None:
             given = params_of(asked).get("inputResponses") or {}
             return body if "accord-check-no-such-key" in given else None
 
-        in_place_of(wire, replies)
+        in_place_of(replies)(wire)
 
     hook.__name__ = name
     extended("tasks-ext.update.unknown-keys-ignored")(hook)
@@ -444,7 +403,7 @@ on_keys("does_not_find_keys", error(-32601))
 
 def answering(id: str, name: str, is_meant: Callable[[Message], bool], body: Message) -> None:
     def hook(wire: Between) -> None:
-        in_place_of(wire, lambda asked: body if is_meant(asked) else None)
+        in_place_of(lambda asked: body if is_meant(asked) else None)(wire)
 
     hook.__name__ = name
     extended(id)(hook)

@@ -12,6 +12,7 @@ from accord import Principal
 from accord.auth import Protected, StaticTokens
 from accord.http.rules.sse import encode
 from accord_tools.check.probing.target import ServerTarget
+from check.faults import faults
 from check.mutants.between_http import Asked, Head, Headers, Web, serving
 from check.mutants.foundation import Between, Making, Message, Sent, elsewhere, few, params_of
 from check.mutants.protected import JSON, OTHER, OWN, token_of
@@ -23,6 +24,7 @@ from check.mutants.tasks import (
     is_tasked,
     renaming,
     task_interloper,
+    task_mutant,
     task_spoiler,
     tasks_in,
     text,
@@ -33,18 +35,18 @@ from check.mutants.tasks import (
 
 @task_interloper("tasks.tool.forbidden-error")
 def ignores_a_task_that_is_not_supported(wire: Between) -> None:
-    in_place_of(wire, lambda asked: text("none") if is_tasked(asked, "count_tickets") else None)
+    in_place_of(lambda asked: text("none") if is_tasked(asked, "count_tickets") else None)(wire)
 
 
 @task_interloper("tasks.tool.forbidden-error")
 def refuses_unsupported_tasks_as_bad_params(wire: Between) -> None:
-    in_place_of(wire, lambda asked: error(-32602) if is_tasked(asked, "count_tickets") else None)
+    in_place_of(lambda asked: error(-32602) if is_tasked(asked, "count_tickets") else None)(wire)
 
 
 @task_interloper("tasks.tool.forbidden-error")
 def reports_unsupported_tasks_in_a_result(wire: Between) -> None:
     said = text("no tasks", isError=True)
-    in_place_of(wire, lambda asked: said if is_tasked(asked, "count_tickets") else None)
+    in_place_of(lambda asked: said if is_tasked(asked, "count_tickets") else None)(wire)
 
 
 def is_plain_choice(asked: Message) -> bool:
@@ -53,33 +55,32 @@ def is_plain_choice(asked: Message) -> bool:
 
 @task_interloper("tasks.tool.required-error")
 def runs_a_required_task_plainly(wire: Between) -> None:
-    in_place_of(wire, lambda asked: text("film 1") if is_plain_choice(asked) else None)
+    in_place_of(lambda asked: text("film 1") if is_plain_choice(asked) else None)(wire)
 
 
 @task_interloper("tasks.tool.required-error")
 def refuses_a_missing_task_as_bad_params(wire: Between) -> None:
-    in_place_of(wire, lambda asked: error(-32602) if is_plain_choice(asked) else None)
+    in_place_of(lambda asked: error(-32602) if is_plain_choice(asked) else None)(wire)
 
 
 @task_interloper("tasks.tool.required-error")
 def reports_a_missing_task_in_a_result(wire: Between) -> None:
     said = text("call it as a task", isError=True)
-    in_place_of(wire, lambda asked: said if is_plain_choice(asked) else None)
+    in_place_of(lambda asked: said if is_plain_choice(asked) else None)(wire)
 
 
-@task_interloper("tasks.undeclared.ignored", make=make_plain)
-def refuses_a_task_without_tasks(wire: Between) -> None:
-    in_place_of(wire, lambda asked: error(-32601) if is_tasked(asked) else None)
-
-
-@task_interloper("tasks.undeclared.ignored", make=make_plain)
-def does_not_know_the_parameter_task(wire: Between) -> None:
-    in_place_of(wire, lambda asked: error(-32602, "unknown: task") if is_tasked(asked) else None)
-
-
-@task_interloper("tasks.undeclared.ignored", make=make_plain)
-def fails_over_the_parameter_task(wire: Between) -> None:
-    in_place_of(wire, lambda asked: error(-32603) if is_tasked(asked) else None)
+faults(
+    task_interloper("tasks.undeclared.ignored", make=make_plain),
+    refuses_a_task_without_tasks=in_place_of(
+        lambda asked: error(-32601) if is_tasked(asked) else None
+    ),
+    does_not_know_the_parameter_task=in_place_of(
+        lambda asked: error(-32602, "unknown: task") if is_tasked(asked) else None
+    ),
+    fails_over_the_parameter_task=in_place_of(
+        lambda asked: error(-32603) if is_tasked(asked) else None
+    ),
+)
 
 
 UNASKED = {"tasks.undeclared.ignored": "it should have answered plainly"}
@@ -112,18 +113,15 @@ def makes_tasks_of_everything(wire: Between) -> None:
     time = "2025-11-25T10:00:00Z"
     task = {"taskId": "a", "status": "working", "createdAt": time, "lastUpdatedAt": time}
     made = {"result": {"task": task | {"ttl": None}}}
-    in_place_of(wire, lambda asked: made if is_tasked(asked) else None)
+    in_place_of(lambda asked: made if is_tasked(asked) else None)(wire)
 
 
-@task_interloper("tasks.capability.declared", also=UNASKED)
-def declares_tasks_in_an_older_place(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        if request.get("method") == "initialize":
-            place = message["result"]["capabilities"]
-            place["experimental"] = {"tasks": place.pop("tasks")}
-        return message
-
-    wire.from_server = from_server
+@task_mutant("tasks.capability.declared", also=UNASKED)
+def declares_tasks_in_an_older_place(message: Message, request: Message) -> Sent:
+    if request.get("method") == "initialize":
+        place = message["result"]["capabilities"]
+        place["experimental"] = {"tasks": place.pop("tasks")}
+    return message
 
 
 # -- tasks that do not exist
@@ -137,7 +135,7 @@ def refusing(id: str, name: str, methods: tuple[str, ...], body: Message, **sett
             is_unknown = params_of(asked).get("taskId") == "accord-check-no-such-task"
             return body if is_unknown and asked["method"] in methods else None
 
-        in_place_of(wire, replies)
+        in_place_of(replies)(wire)
 
     hook.__name__ = name
     task_interloper(id, **settings)(hook)
@@ -155,19 +153,18 @@ def is_bad_cursor(asked: Message) -> bool:
     return is_list and params_of(asked).get("cursor") == "accord-check-no-such-cursor"
 
 
-@task_interloper("tasks.errors.bad-cursor")
-def starts_again_at_a_bad_cursor(wire: Between) -> None:
-    in_place_of(wire, lambda asked: {"result": {"tasks": []}} if is_bad_cursor(asked) else None)
-
-
-@task_interloper("tasks.errors.bad-cursor")
-def fails_at_a_bad_cursor(wire: Between) -> None:
-    in_place_of(wire, lambda asked: error(-32603) if is_bad_cursor(asked) else None)
-
-
-@task_interloper("tasks.errors.bad-cursor")
-def calls_a_bad_cursor_an_unknown_method(wire: Between) -> None:
-    in_place_of(wire, lambda asked: error(-32601) if is_bad_cursor(asked) else None)
+faults(
+    task_interloper("tasks.errors.bad-cursor"),
+    starts_again_at_a_bad_cursor=in_place_of(
+        lambda asked: {"result": {"tasks": []}} if is_bad_cursor(asked) else None
+    ),
+    fails_at_a_bad_cursor=in_place_of(
+        lambda asked: error(-32603) if is_bad_cursor(asked) else None
+    ),
+    calls_a_bad_cursor_an_unknown_method=in_place_of(
+        lambda asked: error(-32601) if is_bad_cursor(asked) else None
+    ),
+)
 
 
 # -- lists
@@ -262,15 +259,12 @@ paging("never_ends_its_pages", lambda tasks: page(tasks[2:]))
 # -- cancelled
 
 
-@task_interloper("tasks.cancel.terminal-32602")
-def cancels_what_has_ended(wire: Between) -> None:
-    def from_server(message: Message, request: Message) -> Sent:
-        fault = message.get("error") or {}
-        if request.get("method") == "tasks/cancel" and "cannot be" in fault.get("message", ""):
-            fault["code"] = -32600
-        return message
-
-    wire.from_server = from_server
+@task_mutant("tasks.cancel.terminal-32602")
+def cancels_what_has_ended(message: Message, request: Message) -> Sent:
+    fault = message.get("error") or {}
+    if request.get("method") == "tasks/cancel" and "cannot be" in fault.get("message", ""):
+        fault["code"] = -32600
+    return message
 
 
 def ended(wire: Between) -> dict[str, dict[str, Any]]:
@@ -296,7 +290,7 @@ def shows_an_ended_task_as_it_is(wire: Between) -> None:
         task = known.get(params_of(asked).get("taskId", ""))
         return {"result": task} if task and asked["method"] == "tasks/cancel" else None
 
-    in_place_of(wire, replies)
+    in_place_of(replies)(wire)
 
 
 @task_interloper(
@@ -311,7 +305,7 @@ def says_that_an_ended_task_is_cancelled(wire: Between) -> None:
             return None
         return {"result": task | {"status": "cancelled"}}
 
-    in_place_of(wire, replies)
+    in_place_of(replies)(wire)
 
 
 BEFORE = "tasks.cancel.cancelled-before-response"
@@ -330,7 +324,7 @@ def refuses_to_cancel(wire: Between) -> None:
         is_open = params_of(asked).get("taskId") not in (*known, "accord-check-no-such-task")
         return error(-32603) if asked["method"] == "tasks/cancel" and is_open else None
 
-    in_place_of(wire, replies)
+    in_place_of(replies)(wire)
 
 
 @task_interloper(BEFORE, also={"tasks.status.terminal-final": "what was cancelled works"})
@@ -345,7 +339,7 @@ def cancels_only_in_its_answer(wire: Between) -> None:
         times = {"createdAt": time, "lastUpdatedAt": time, "ttl": None}
         return {"result": {"taskId": id, "status": "cancelled", **times}}
 
-    in_place_of(wire, replies)
+    in_place_of(replies)(wire)
 
 
 STAYS = "tasks.cancel.stays-cancelled"

@@ -22,7 +22,6 @@ from check.mutants.spoiling import (
     SECOND,
     Circumstances,
     answer,
-    entry,
     misdeclared,
     undeclared,
     wrong,
@@ -47,39 +46,13 @@ def lists_tools_by_name(result: dict[str, Any]) -> None:
     result["tools"] = {tool["name"]: tool for tool in result["tools"]}
 
 
-@entry("tools.item.name", LIST, "tools")
-def lists_a_tool_without_name(tool: dict[str, Any]) -> None:
-    del tool["name"]
-
-
-@entry("tools.item.description", LIST, "tools")
-def lists_a_tool_whose_description_is_a_number(tool: dict[str, Any]) -> None:
-    tool["description"] = 7
-
-
-@entry("tools.item.title", LIST, "tools")
-def lists_a_tool_whose_title_is_a_number(tool: dict[str, Any]) -> None:
-    tool["title"] = 7
-
-
-@entry("tools.item.annotations", LIST, "tools")
-def lists_hints_in_words(tool: dict[str, Any]) -> None:
-    tool["annotations"] = {"readOnlyHint": "yes"}
-
-
-@entry("tools.item.input-schema", LIST, "tools")
-def lists_a_tool_without_schema(tool: dict[str, Any]) -> None:
-    del tool["inputSchema"]
-
-
-@entry("tools.item.input-schema", LIST, "tools")
-def lists_a_schema_of_a_string(tool: dict[str, Any]) -> None:
-    tool["inputSchema"] = {"type": "string"}
-
-
-@entry("tools.item.output-schema", LIST, "tools")
-def lists_an_output_schema_that_is_none(tool: dict[str, Any]) -> None:
-    tool["outputSchema"] = "number"
+wrong("tools.item.name", LIST, "tools.0.name", ABSENT)
+wrong("tools.item.description", LIST, "tools.0.description", 7)
+wrong("tools.item.title", LIST, "tools.0.title", 7)
+wrong("tools.item.annotations", LIST, "tools.0.annotations", {"readOnlyHint": "yes"})
+wrong("tools.item.input-schema", LIST, "tools.0.inputSchema", ABSENT)
+wrong("tools.item.input-schema", LIST, "tools.0.inputSchema", {"type": "string"})
+wrong("tools.item.output-schema", LIST, "tools.0.outputSchema", "number")
 
 
 @answer(
@@ -125,9 +98,7 @@ def forgets_what_its_schema_requires(result: dict[str, Any]) -> None:
         result["content"] = [{"type": "text", "text": '{"city":"Lima"}'}]
 
 
-@answer("tools.call.structured-conforms", CALL)
-def forgets_the_structured_content(result: dict[str, Any]) -> None:
-    result.pop("structuredContent", None)
+wrong("tools.call.structured-conforms", CALL, "structuredContent", ABSENT)
 
 
 @answer("tools.structured-content.object", CALL)
@@ -284,7 +255,6 @@ HEALTH: Circumstances = {"asked": {"name": "health_status"}}
 FAILED: Circumstances = {"where": lambda result: result.get("isError") is True}
 ANY_FLAG = {"tools.list-changed.capability-required": "an invalid flag declares nothing"}
 TWENTY_FIVE_11 = {"revision": "2025-11-25"}
-
 wrong("tools.capability.declared", "initialize", "capabilities.tools", None, also=NULL)
 wrong(
     "tools.capability.list-changed",
@@ -309,11 +279,12 @@ def declares_its_tools_beside_the_capabilities(result: dict[str, Any]) -> None:
     result["tools"] = result["capabilities"].pop("tools")
 
 
-@answer("tools.list-changed.capability-required", "initialize")
-def spells_the_flag_with_an_underscore(result: dict[str, Any]) -> None:
-    result["capabilities"]["tools"] = {"list_changed": True}
-
-
+wrong(
+    "tools.list-changed.capability-required",
+    "initialize",
+    "capabilities.tools",
+    {"list_changed": True},
+)
 wrong("tools.list.array", LIST, "tools", None, LATER)
 wrong("tools.list.array", LIST, "tools", ABSENT, SECOND)
 wrong("tools.list.array", LIST, "tools.1", "greet")
@@ -342,7 +313,6 @@ wrong("tools.output-schema.object", LIST, "tools.1.outputSchema", {"properties":
 wrong(
     "tools.output-schema.object", LIST, "tools.1.outputSchema", {"type": ["object", "null"]}, FIRST
 )
-
 wrong("tools.call.content-array", CALL, "content", ABSENT, HEALTH)
 wrong("tools.call.content-array", CALL, "content", None, FAILED)
 wrong("tools.call.content-array", CALL, "content", "ok", {**HEALTH, "since": 2}, areas=["tools"])
@@ -377,19 +347,17 @@ wrong("tools.structured-content.object", CALL, "structuredContent", '{"city":"Li
 wrong("tools.structured-content.object", CALL, "structuredContent", None, WEATHER)
 wrong("tools.structured-content.also-text", CALL, "content.0.text", "14.5 degrees", WEATHER)
 wrong("tools.structured-content.also-text", CALL, "content.0.text", '{"city":"Nara"}', WEATHER)
-
-
-@answer(
+wrong(
     "tools.embedded-resource.capability",
     "initialize",
+    "capabilities.resources",
+    None,
     also={
         **NULL,
         "resources.capability.declared": "it has resources and does not declare them",
         "resources.list-changed.capability-required": "it tells of them all the same",
     },
 )
-def declares_its_resources_as_null(result: dict[str, Any]) -> None:
-    result["capabilities"]["resources"] = None
 
 
 @mutant("tools.embedded-resource.capability", revision="2025-11-25")
@@ -505,15 +473,12 @@ def calls_a_tool_in_other_case_and_says_so(message: Message, request: Message) -
     return message
 
 
-@interloper("tools.name.case-sensitive", revision="2025-11-25")
-def folds_names_before_it_looks_for_tools(wire: Between) -> None:
-    def from_client(message: Message) -> Sent:
-        params = params_of(message)
-        if message.get("method") == CALL and isinstance(params.get("name"), str):
-            return message | {"params": params | {"name": params["name"].lower()}}
-        return message
-
-    wire.from_client = from_client
+@interloper("tools.name.case-sensitive", revision="2025-11-25", of="from_client")
+def folds_names_before_it_looks_for_tools(message: Message) -> Sent:
+    params = params_of(message)
+    if message.get("method") == CALL and isinstance(params.get("name"), str):
+        return message | {"params": params | {"name": params["name"].lower()}}
+    return message
 
 
 def refusing(name: str, code: int, is_meant: Callable[[dict[str, Any]], bool]) -> None:

@@ -5,6 +5,7 @@ import uuid
 from itertools import count
 from typing import Any
 
+from check.faults import faults, hook_maker
 from check.mutants.between_http import Asked, Head, Headers, Web, web_mutant
 from check.mutants.foundation import few
 from check.mutants.over_http import ERROR, JSON, renamed
@@ -125,16 +126,14 @@ def lets_listeners_stay_in_ended_sessions(web: Web) -> None:
     after_the_end(web, lambda asked: (200, stream, b"") if asked.verb == "GET" else None)
 
 
-@web_mutant("session.end.terminated-404", revision=NEWER)
-def takes_any_session_id(web: Web) -> None:
-    def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
-        if not asked.headers.get("mcp-session-id", "").startswith("accord-check"):
-            return None
-        return 200, JSON, b'{"jsonrpc":"2.0","id":%d,"result":{}}' % asked.message["id"]
-
-    web.before = before
+@web_mutant("session.end.terminated-404", revision=NEWER, of="before")
+def takes_any_session_id(asked: Asked) -> tuple[int, Headers, bytes] | None:
+    if not asked.headers.get("mcp-session-id", "").startswith("accord-check"):
+        return None
+    return 200, JSON, b'{"jsonrpc":"2.0","id":%d,"result":{}}' % asked.message["id"]
 
 
+@hook_maker
 def crowded(web: Web, room: int, status: int) -> None:
     """Have room for some sessions, and keep what was only closed."""
 
@@ -149,11 +148,9 @@ def crowded(web: Web, room: int, status: int) -> None:
 
 
 CLOSING = "lifecycle.shutdown.http-close"
-
-
-@web_mutant(CLOSING, only=[CLOSING], revision=NEWER)
-def is_full_of_closed_sessions(web: Web) -> None:
-    crowded(web, 2, 429)
+faults(
+    web_mutant(CLOSING, only=[CLOSING], revision=NEWER), is_full_of_closed_sessions=crowded(2, 429)
+)
 
 
 @web_mutant(CLOSING, only=[CLOSING], revision="2024-11-05", form="sse", patience=1.0)
