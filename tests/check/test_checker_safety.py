@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from accord.http.client.guarded import AddressPolicy, GuardedSender
 from accord.http.rules.responses import parse_challenges
 from accord_tools.check.probing.authorization import fetch_metadata
-from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.server_check import ServerPlan, check_server
 from accord_tools.reports.machine_readable import as_json
 from check.mutants.protected import OTHER, OWN, protected
+from support.check_targets import check_target
 from support.http_server import free_port, serving
 from support.waiting import LONG
 
@@ -65,7 +65,7 @@ def test_the_answer_of_another_service_is_not_in_the_report():
         named = f"http://127.0.0.1:{other}/latest/meta-data/iam"
         with serving(challenging(named)) as port:
             report = checked(
-                ServerTarget(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth"
+                check_target(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth"
             )
     shown = as_json(report)
     assert not [value for value in (*CREDENTIALS, *CREDENTIALS.values()) if value in shown]
@@ -79,7 +79,7 @@ def test_a_public_server_cannot_make_the_check_send_requests_to_this_machine():
     async def run(named):
         url = "https://mcp.invalid/mcp"
         sender = GuardedSender(AddressPolicy.beside(url), seconds=LONG, proxy=nowhere)
-        line = ServerTarget(name="public", url=url).connection(is_judged=False)
+        line = check_target(name="public", url=url).connection(is_judged=False)
         challenges = parse_challenges([f'Bearer resource_metadata="{named}"'])
         return await fetch_metadata(sender, line, url, challenges)
 
@@ -93,7 +93,7 @@ def test_a_public_server_cannot_make_the_check_send_requests_to_this_machine():
 def test_an_address_that_was_not_requested_is_not_a_violation():
     with serving(challenging("http://169.254.169.254/latest/meta-data/iam")) as port:
         report = checked(
-            ServerTarget(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth.prm"
+            check_target(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth.prm"
         )
     row = judged(report)["auth.prm.server"]
     assert row.verdict == "not-exercised"

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import pytest
 
 from accord import Context, Server
-from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.scenarios.server.asked_questions import _is_used_alike, _refutable_members
 from accord_tools.check.server_check import ServerPlan, check_server
+from support.check_targets import check_target
 
 NEW = "2025-11-25"
 VALIDATED = "elicitation.answers.validated"
@@ -35,7 +35,7 @@ def asking(kind: Any) -> Server:
 
 def checked(server: Server, *only: str, revision: str = NEW) -> dict[str, Any]:
     async def run() -> Any:
-        subject = ServerTarget(name="asking", server=server, settling=0.05, at_once=32)
+        subject = check_target(name="asking", server=server, settling=0.05, at_once=32)
         async with asyncio.timeout(170):
             return await check_server(subject, ServerPlan(revisions=[revision], only=only))
 
@@ -123,7 +123,7 @@ def test_a_server_that_declares_tasks_is_not_blamed_for_requests_that_were_never
         return wire
 
     async def run() -> Any:
-        subject = ServerTarget(name="tasks", carrier=carrier, settling=0.05, at_once=32)
+        subject = check_target(name="tasks", carrier=carrier, settling=0.05, at_once=32)
         async with asyncio.timeout(170):
             return await check_server(subject, ServerPlan(revisions=[NEW], only=["tasks"]))
 

@@ -8,9 +8,9 @@ import pytest
 
 from accord_tools.check.probing.http_exchange import exchange, post_message
 from accord_tools.check.probing.raw_connection import AuthorizationRequired, MessageTimeout
-from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.revision_probe import spoken_revisions
 from check.mutants.between_http import serving
+from support.check_targets import check_target
 
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -38,7 +38,7 @@ def answering(status, kind, *pieces, stays=False):
 @asynccontextmanager
 async def line_to(app):
     async with serving(app) as port, asyncio.timeout(60):
-        subject = ServerTarget(name="app", url=f"http://127.0.0.1:{port}/mcp", patience=2)
+        subject = check_target(name="app", url=f"http://127.0.0.1:{port}/mcp", patience=2)
         async with subject.connection(is_judged=False) as line:
             yield line
 
@@ -106,7 +106,7 @@ def test_a_server_that_refuses_access_is_locked_and_not_silent():
         async with line_to(answering(401, "", b"")) as line:
             with pytest.raises(AuthorizationRequired):
                 await line.ask("ping")
-            return await spoken_revisions(ServerTarget(name="app", url=line.carrier.url))
+            return await spoken_revisions(check_target(name="app", url=line.carrier.url))
 
     assert len(asyncio.run(run())) == 1
 
@@ -150,7 +150,7 @@ def test_a_request_may_have_been_sent_on_a_response_that_was_abandoned(is_abando
     async def run():
         async with serving(app) as port, asyncio.timeout(60):
             url = f"http://127.0.0.1:{port}/mcp"
-            subject = ServerTarget(name="app", url=url, form="http", patience=0.3)
+            subject = check_target(name="app", url=url, form="http", patience=0.3)
             async with subject.connection() as line:
                 await line.initialize("2025-06-18")
                 if is_abandoned:

@@ -10,10 +10,10 @@ import pytest
 from accord.errors import ConnectFailed
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.server_facts import ServerFacts
-from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.server_check import ServerPlan, check_server
 from check.foreign_http import serving
 from check.mutants.foundation import all_mutants
+from support.check_targets import check_target
 
 FOREIGN = Path(__file__).parent / "foreign.py"
 NEW, MIDDLE, OLD = "2025-06-18", "2025-03-26", "2024-11-05"
@@ -23,7 +23,7 @@ def foreign(*words, **settings):
     """Return a server of this kind; it starts within milliseconds."""
     command = [sys.executable, "-S", "-E", str(FOREIGN), *words]
     times = {"patience": 5, "settling": 0.1, "leaving": 2}
-    return ServerTarget(name=words[0], command=command, **{**times, **settings})
+    return check_target(name=words[0], command=command, **{**times, **settings})
 
 
 def check(subject, *revisions, only=()):
@@ -222,7 +222,7 @@ def test_a_server_that_ends_by_itself_is_not_blamed_for_its_end():
 
 def test_a_refusal_in_plain_text_is_not_a_violation():
     with serving() as server:
-        report = check(ServerTarget(name="text", url=server.url, settling=0.1), NEW)
+        report = check(check_target(name="text", url=server.url, settling=0.1), NEW)
     results = by_id(report)
     assert results["jsonrpc.message.version-2-0"].verdict == "pass"
     assert "expected error -32601" in results["errors.code.method-not-found"].message
@@ -232,7 +232,7 @@ def test_a_refusal_in_plain_text_is_not_a_violation():
 @pytest.mark.requirement("auth.http.oauth-flow", "auth.prm.server", "auth.token.validated")
 def test_a_server_with_keys_of_its_own_is_not_held_to_the_rules_of_oauth():
     with serving(asks_for_key=True) as server:
-        report = check(ServerTarget(name="keys", url=server.url, settling=0.1), NEW, only=["auth"])
+        report = check(check_target(name="keys", url=server.url, settling=0.1), NEW, only=["auth"])
     found = breaches(report)
     # HTTP itself asks for the header of the second one.
     assert list(found) == ["auth.http.oauth-flow", "auth.challenge.www-authenticate"]
@@ -262,7 +262,7 @@ def test_a_server_over_http_that_does_not_answer_leaves_no_task_behind():
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: told.append(context["message"])
         )
-        async with ServerTarget(name="silent", url=server.url).connection(is_judged=False) as line:
+        async with check_target(name="silent", url=server.url).connection(is_judged=False) as line:
             await line.initialize(NEW)
             await line.start("tools/call", {"name": "get_time", "arguments": {}})
             assert await asyncio.to_thread(server.reached.wait, 30)

@@ -19,7 +19,7 @@ from accord.server import Header, Proceed
 from accord.testing import run_in_virtual_time, unattended
 from accord.types import EmptyResult, ToolAnnotations
 from accord_tools.check.probing.authorization import obtain
-from accord_tools.check.probing.target import ServerTarget, serve_target
+from accord_tools.check.probing.target import serve_target
 from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import PROBED, over_http, serving
 from check.mutants.everything import server as everything
@@ -28,6 +28,7 @@ from check.mutants.protected import PROBED as AUTH
 from check.mutants.protected import RESOURCE, protected
 from check.mutants.stateless_http import refusing
 from check.mutants.stateless_server import server as stateless
+from support.check_targets import check_target
 
 OLD, MIDDLE, NEW, NEWEST = "2024-11-05", "2025-03-26", "2025-06-18", "2026-07-28"
 AREAS = [*PROBED, *AUTH]
@@ -57,7 +58,7 @@ def serving_everything(path="mcp", form="http", **options):
     @asynccontextmanager
     async def making():
         async with serving(everything.asgi(**options)) as port:
-            yield ServerTarget(
+            yield check_target(
                 name="everything",
                 url=f"http://127.0.0.1:{port}/{path}",
                 form=form,
@@ -202,7 +203,7 @@ def test_a_web_page_is_recognized_as_not_a_server(form, says):
     async def run():
         async with serving(a_page) as port:
             url = f"http://127.0.0.1:{port}/"
-            await check_server(ServerTarget(name="page", url=url, form=form, patience=20))
+            await check_server(check_target(name="page", url=url, form=form, patience=20))
 
     with pytest.raises(ConnectFailed, match=says):
         asyncio.run(run())
@@ -253,7 +254,7 @@ def test_a_connection_that_the_server_may_be_closing_is_not_used_again():
             await asyncio.start_server(answer_once, "127.0.0.1") as each,
         ):
             port = each.sockets[0].getsockname()[1]
-            subject = ServerTarget(name="it", url=f"http://127.0.0.1:{port}/", patience=20)
+            subject = check_target(name="it", url=f"http://127.0.0.1:{port}/", patience=20)
             async with subject.connection(is_judged=False) as line:
                 first = await line.carrier.request("POST", headers={}, body=b"{}")
                 await asyncio.sleep(1.2)
@@ -288,7 +289,7 @@ async def authorizing():
     """Serve everything behind an authorization server that grants without asking."""
     guard = AuthorizationServer(auto_approve="ada", scopes=["read"])
     async with serving(guard.guard(everything.asgi())) as port:
-        yield ServerTarget(
+        yield check_target(
             name="everything",
             url=f"http://127.0.0.1:{port}/mcp",
             patience=5,
@@ -304,7 +305,7 @@ def test_a_token_is_obtained_and_the_authorization_server_judged():
             assert granted is not None
             assert granted.token not in repr(granted)
             headers = {"authorization": f"Bearer {granted.token}"}
-            known = replace(subject, headers=headers, granted=granted)
+            known = replace(subject.reached_with(headers=headers), granted=granted)
             return await check_server(known, ServerPlan(revisions=[NEW], only=["auth", "session"]))
 
     results = {result.id: result for result in asyncio.run(run()).results}
@@ -367,7 +368,7 @@ def cancelled_on_a_busy_machine(actual_seconds):
     async def making():
         async with serving(server.asgi()) as port:
             url = f"http://127.0.0.1:{port}/mcp"
-            yield ServerTarget(name="hasty", url=url, form="http", is_launched=True, settling=0.1)
+            yield check_target(name="hasty", url=url, form="http", is_launched=True, settling=0.1)
 
     results = checked(making, NEW, only=["cancellation.receiver.stops"])
     return asked, results["cancellation.receiver.stops"].verdict
@@ -424,7 +425,7 @@ def test_a_call_that_is_over_too_soon_is_disconnected_again(patient):
         app = in_one_piece(server.asgi(answers="stream"), lambda: len(asked) < patient)
         async with serving(app) as port:
             url = f"http://127.0.0.1:{port}/mcp"
-            yield ServerTarget(name="hasty", url=url, form="http", is_launched=True, settling=0.1)
+            yield check_target(name="hasty", url=url, form="http", is_launched=True, settling=0.1)
 
     results = checked(making, NEW, only=["http.disconnect.not-cancel"])
     result = results["http.disconnect.not-cancel"]
@@ -463,7 +464,7 @@ def test_a_server_is_warned_about_updates_long_after_the_end_of_a_subscription(e
     async def making():
         async with serving(server.asgi()) as port:
             url = f"http://127.0.0.1:{port}/mcp"
-            yield ServerTarget(name="board", url=url, form="http", is_launched=True)
+            yield check_target(name="board", url=url, form="http", is_launched=True)
 
     name = "resources.updated.subscribers-only"
     assert checked(making, NEW, only=[name])[name].verdict == verdict

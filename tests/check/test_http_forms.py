@@ -6,10 +6,11 @@ import pytest
 
 from accord.errors import ConnectFailed
 from accord.testing import run_in_virtual_time
-from accord_tools.check.probing.target import ServerTarget, find_form, with_form
+from accord_tools.check.probing.target import find_form, with_form
 from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import over_http, respond, serving
 from check.mutants.everything import server as everything
+from support.check_targets import check_target
 
 ENDPOINT = b"event: endpoint\ndata: /messages\n\n"
 STREAM = [(b"content-type", b"text/event-stream")]
@@ -40,7 +41,7 @@ def answering(post, get):
 def form_at(app, path="mcp", **settings):
     async def run():
         async with serving(app) as port, asyncio.timeout(60):
-            target = ServerTarget(
+            target = check_target(
                 name="it", url=f"http://127.0.0.1:{port}/{path}", patience=0.3, **settings
             )
             return await find_form(target)
@@ -87,15 +88,15 @@ def test_a_session_that_was_opened_to_find_the_form_is_ended():
 
 
 def test_a_form_that_was_chosen_is_not_asked_for():
-    target = ServerTarget(name="it", url="http://127.0.0.1:9/mcp", form="sse")
+    target = check_target(name="it", url="http://127.0.0.1:9/mcp", form="sse")
     assert asyncio.run(with_form(target)) is target
 
 
 def checked(form, path):
     async def run():
         async with over_http(unchanged, form="sse")() as target, asyncio.timeout(170):
-            url = target.url.replace("/sse", f"/{path}")
-            subject = ServerTarget(name="it", url=url, form=form, patience=5, at_once=32)
+            url = target.spec.url.replace("/sse", f"/{path}")
+            subject = check_target(name="it", url=url, form=form, patience=5, at_once=32)
             return await check_server(subject, ServerPlan(only=["sse"]))
 
     return run_in_virtual_time(run())
@@ -132,7 +133,7 @@ def verdicts(app, **settings):
     async def run():
         async with serving(app) as port, asyncio.timeout(60):
             url = f"http://127.0.0.1:{port}/sse"
-            target = ServerTarget(name="it", url=url, form="sse", patience=0.3, **settings)
+            target = check_target(name="it", url=url, form="sse", patience=0.3, **settings)
             return await check_server(target)
 
     return {each.id: each for each in asyncio.run(run()).results}

@@ -64,7 +64,7 @@ def test_without_tables_of_the_kernel_the_addresses_of_this_machine_are_dialled(
 async def beside_another_program():
     """Serve at a port of loopback, which another program has in IPv6."""
     async with over_http(lambda web: None, server=stateless)() as target:
-        port = int(target.url.rsplit(":", 1)[1].partition("/")[0])
+        port = int(target.spec.url.rsplit(":", 1)[1].partition("/")[0])
         async with await asyncio.start_server(hang_up, "::", port):
             yield target
 

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from accord.protocol.catalogue import catalogue
 from accord_tools.check.probing.server_facts import CheckRules
-from accord_tools.check.probing.target import ServerTarget, serve_target
+from accord_tools.check.probing.target import serve_target
 from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import serving
 from check.mutants.everything import server as everything
 from check.mutants.protected import protected
+from support.check_targets import check_target
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = {name: ROOT / "examples" / f"{name}.py" for name in ("everything", "ten_lines")}
@@ -82,9 +83,9 @@ def checked(place, form="stdio", **rules):
             plan = ServerPlan(rules=CheckRules(**rules))
             if form == "stdio":
                 command = [sys.executable, "-m", "accord.cli.main", "run", str(place)]
-                return await check_server(ServerTarget(name=place.name, command=command), plan)
+                return await check_server(check_target(name=place.name, command=command), plan)
             async with serve_target(str(place), form, {}) as url:
-                subject = ServerTarget(name=place.name, url=url, form=form, is_launched=True)
+                subject = check_target(name=place.name, url=url, form=form, is_launched=True)
                 return await check_server(subject, plan)
 
     return asyncio.run(run())
@@ -190,7 +191,7 @@ def test_requirements_that_an_always_streaming_server_leaves_untried_are_listed(
     async def run():
         async with serving(everything.asgi(answers="stream")) as port, asyncio.timeout(170):
             url = f"http://127.0.0.1:{port}/mcp"
-            return await check_server(ServerTarget(name="streams", url=url, is_launched=True))
+            return await check_server(check_target(name="streams", url=url, is_launched=True))
 
     report = asyncio.run(run())
     assert alarms(report) == {}

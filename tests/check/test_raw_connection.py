@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout
-from accord_tools.check.probing.target import ServerTarget
 from check.mutants.everything import server
 from check.mutants.foundation import Between
+from support.check_targets import check_target
 
 NEW = "2025-06-18"
 
@@ -20,7 +20,7 @@ def memory(hook=None):
             hook(wire)
         return wire
 
-    return ServerTarget(name="memory", carrier=carrier, patience=5, settling=0.05)
+    return check_target(name="memory", carrier=carrier, patience=5, settling=0.05)
 
 
 def on_a_line(work, hook=None, **options):

@@ -10,7 +10,6 @@ from accord.errors import ConnectFailed
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REQUESTS, REVISIONS
 from accord.testing import run_in_virtual_time
-from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.revision_probe import spoken_revisions
 from accord_tools.check.scenarios.server import SCENARIOS
 from accord_tools.check.server_check import ServerPlan, check_server
@@ -19,6 +18,7 @@ from accord_tools.reports.text import as_text
 from check.mutants.everything import server
 from check.mutants.foundation import Between, all_mutants, in_memory
 from check.mutants.process import awkward
+from support.check_targets import check_target
 
 MUTANTS = all_mutants()
 NEW, MIDDLE, OLD = "2025-06-18", "2025-03-26", "2024-11-05"
@@ -41,7 +41,7 @@ def in_process(hook=None):
             hook(wire)
         return wire
 
-    return ServerTarget(name="everything", carrier=carrier, patience=5, settling=0.05, at_once=32)
+    return check_target(name="everything", carrier=carrier, patience=5, settling=0.05, at_once=32)
 
 
 def by_id(report):
@@ -66,7 +66,7 @@ def test_a_server_is_asked_what_it_speaks_and_checked_in_the_same_process(tmp_pa
     launches = tmp_path / "launches"
     counting = ["sh", "-c", 'echo >> "$0"; exec "$@"', str(launches)]
     plain = awkward("none")
-    subject = replace(plain, command=[*counting, *plain.command])
+    subject = plain.reached_with(command=(*counting, *plain.spec.command))
     report = checked(subject, only=["errors.code.method-not-found"])
     assert [(each.verdict, each.revisions) for each in report.results] == [
         ("pass", (OLD, MIDDLE, NEW))

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from accord.testing import run_in_virtual_time
-from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.server_check import ServerPlan, check_server
 from accord_tools.check.verdicts import NO_PROBE
 from check.mutants.everything import server as everything
@@ -20,6 +19,7 @@ from check.mutants.foundation import Between, found, in_memory, params_of
 from check.mutants.rounds_server import server as rounds
 from check.mutants.schema_server import server as schemas
 from check.mutants.stateless_base import CALL, error, result, text
+from support.check_targets import check_target
 
 REVISION = "2026-07-28"
 HERE = Path(__file__).parent
@@ -59,7 +59,7 @@ def breaches_of_a_process(script, *arguments):
     async def work():
         command = [sys.executable, str(script), *arguments]
         times = {"patience": 8, "settling": 0.1}
-        target = ServerTarget(name="process", command=command, **times)
+        target = check_target(name="process", command=command, **times)
         report = await check_server(target, ServerPlan(revisions=[REVISION]))
         return [each.id for each in report.results if each.verdict in ("fail", "warn")]
 

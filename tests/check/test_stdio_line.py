@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from accord.errors import ConnectFailed
 from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout
-from accord_tools.check.probing.target import ServerTarget
 from check.mutants.process import awkward
+from support.check_targets import check_target
 from support.waiting import until_sync
 
 NEW = "2025-06-18"
@@ -162,7 +162,7 @@ def test_garbage_is_kept_as_text_and_what_follows_is_heard():
 
 def test_a_line_without_its_end_is_heard_when_the_server_ends():
     code = 'import sys; sys.stdout.write(\'{"jsonrpc":"2.0","method":"last"}\')'
-    subject = ServerTarget(name="one", command=[sys.executable, "-S", "-c", code])
+    subject = check_target(name="one", command=[sys.executable, "-S", "-c", code])
 
     async def run():
         async with asyncio.timeout(60), subject.connection(is_judged=False) as line:
@@ -187,7 +187,7 @@ def test_a_server_that_stops_reading_and_then_ends_is_reported_with_its_code():
         "import os, sys, time; os.close(0); print('done', file=sys.stderr, flush=True);"
         "time.sleep(0.3); sys.exit(3)"
     )
-    subject = ServerTarget(name="one", command=[sys.executable, "-S", "-c", code], leaving=30)
+    subject = check_target(name="one", command=[sys.executable, "-S", "-c", code], leaving=30)
 
     async def run():
         async with asyncio.timeout(60), subject.connection(is_judged=False) as line:
@@ -201,7 +201,7 @@ def test_a_server_that_stops_reading_and_then_ends_is_reported_with_its_code():
 
 def test_a_command_that_is_not_there_cannot_be_reached():
     async def run():
-        async with ServerTarget(name="none", command=["/no/such/command"]).connection():
+        async with check_target(name="none", command=["/no/such/command"]).connection():
             pass
 
     with pytest.raises(ConnectFailed, match="/no/such/command"):
@@ -214,7 +214,7 @@ def test_children_of_a_server_do_not_outlive_the_line():
         "print(json.dumps({'jsonrpc': '2.0', 'method': 'child', 'params': {'pid': child.pid}}),"
         " flush=True); sys.stdin.read()"
     )
-    subject = ServerTarget(name="parent", command=[sys.executable, "-S", "-c", code], leaving=1)
+    subject = check_target(name="parent", command=[sys.executable, "-S", "-c", code], leaving=1)
 
     async def run():
         async with asyncio.timeout(60), subject.connection(is_judged=False) as line:

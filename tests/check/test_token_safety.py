@@ -17,11 +17,11 @@ from accord.errors import ConnectFailed
 from accord.secrets.filter import HIDDEN
 from accord.testing import run_in_virtual_time
 from accord_tools.check.probing.server_facts import CheckRules, plan_calls
-from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.server_check import ServerPlan, check_server
 from accord_tools.reports.delivery import render
 from check.mutants.between_http import Web, serving
 from check.mutants.protected import OTHER, protected
+from support.check_targets import check_target
 from support.encodings import assert_hidden, encodings
 from support.http_server import free_port
 
@@ -31,7 +31,7 @@ FORMATS = ("text", "json", "junit", "sarif", "markdown", "html", "badge")
 
 
 def test_credentials_of_a_target_are_its_secrets():
-    target = ServerTarget(
+    target = check_target(
         name="desk",
         url="https://ada:password-1@desk.example/mcp?key=key-of-the-user&v=1",
         headers={"Authorization": "Bearer token-1", "X-Key": "key-of-ada", "Accept": "text/plain"},
@@ -79,7 +79,7 @@ def echoing(web):
 
 
 def target_of(port, **settings):
-    return ServerTarget(
+    return check_target(
         name="hostile",
         url=f"http://127.0.0.1:{port}/mcp",
         headers={"authorization": f"Bearer {TOKEN}", "cookie": SECRETS[1]},
@@ -115,7 +115,7 @@ async def hostile(hook):
 
     async with protected(admitting)() as subject:
         headers = {"authorization": f"Bearer {TOKEN}", "cookie": SECRETS[1]}
-        yield replace(subject, headers=headers, patience=3.0, settling=0.05)
+        yield replace(subject.reached_with(headers=headers), patience=3.0, settling=0.05)
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
@@ -175,7 +175,7 @@ def test_an_error_that_ends_a_check_does_not_show_a_token():
 def test_an_error_does_not_show_what_the_url_holds():
     url = f"http://ada:password-1@127.0.0.1:{free_port()}/mcp?key=key-of-the-user"
     with pytest.raises(ConnectFailed) as caught:
-        asyncio.run(check_server(ServerTarget(name="desk", url=url, form="http")))
+        asyncio.run(check_server(check_target(name="desk", url=url, form="http")))
     assert "key-of-the-user" not in str(caught.value)
     assert "password-1" not in str(caught.value)
 

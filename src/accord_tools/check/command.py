@@ -310,24 +310,22 @@ async def _run_with_target(
     spec = read_target(options)
     transport: Any = _transport(options, is_url=bool(spec.url)) or spec.transport
     auth_of(options)  # refuses options that contradict each other
-    settings: dict[str, Any] = {
-        "name": _display_name(options),
-        "headers": {**spec.headers, **headers_of(options)},
-        "env": spec.env,
-        "cwd": spec.cwd,
-        "patience": options.timeout,
-        **({"one_at_a_time": True, "at_once": 1} if options.one_at_a_time else {}),
-    }
+    headers = {**spec.headers, **headers_of(options)}
+    spec = replace(spec, name=_display_name(options), headers=headers, transport=transport)
+    settings: dict[str, Any] = {"patience": options.timeout}
+    if options.one_at_a_time:
+        settings |= {"one_at_a_time": True, "at_once": 1}
     if spec.url:
-        subject = await with_form(ServerTarget(url=spec.url, form=transport, **settings))
+        subject = await with_form(ServerTarget(spec=spec, **settings))
         return await work(await _authorize(subject, options))
     if transport == "stdio":
-        return await work(ServerTarget(command=spec.command, **settings))
+        return await work(ServerTarget(spec=replace(spec, transport=None), **settings))
     if not is_placed(options):
         raise UsageError(f"a command is reached over stdio, not {transport}")
     place = locate(options.target, options.rest).target
-    async with serve_target(place, transport, settings["env"]) as url:
-        subject = ServerTarget(url=url, form=transport, is_launched=True, **settings)
+    async with serve_target(place, transport, spec.env) as url:
+        spec = replace(spec, command=(), url=url)
+        subject = ServerTarget(spec=spec, is_launched=True, **settings)
         return await work(await _authorize(subject, options))
 
 
@@ -347,8 +345,8 @@ async def _authorize(subject: "ServerTarget", options: argparse.Namespace) -> "S
     granted = await obtain(subject, oauth_of(options, name="accord check", is_kept=False))
     if granted is None:
         return subject
-    headers = {**subject.headers, "authorization": f"Bearer {granted.token}"}
-    return replace(subject, headers=headers, granted=granted)
+    headers = {**subject.spec.headers, "authorization": f"Bearer {granted.token}"}
+    return replace(subject.reached_with(headers=headers), granted=granted)
 
 
 def _transport(options: argparse.Namespace, *, is_url: bool) -> Any:

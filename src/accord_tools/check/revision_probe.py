@@ -88,7 +88,7 @@ class RevisionProbe:
         missing = [each for each in wanted if each not in found]
         if missing:
             raise ConnectFailed(
-                f"{self.target.name} does not speak {', '.join(missing)}; it speaks"
+                f"{self.target.spec.name} does not speak {', '.join(missing)}; it speaks"
                 f" {', '.join(found)}: choose one of these with --revision, or leave it out"
             )
         # It may answer with another revision although it speaks this one: the check judges that.
@@ -110,7 +110,7 @@ class RevisionProbe:
         if self.target.one_at_a_time:
             return {each: await self._open(each) for each in revisions}
         copies = list(revisions)
-        if self.target.command and len(copies) == 1 and not self._has_run_twice:
+        if self.target.spec.command and len(copies) == 1 and not self._has_run_twice:
             # The check has to know whether a second copy runs beside the first.
             copies *= 2
         opened: dict[RevisionId, Opening] = {}
@@ -124,7 +124,7 @@ class RevisionProbe:
         if any(isinstance(opened.get(each), Reply) for each in HANDSHAKE):
             # An older server may end at, or be silent on, a request before its handshake.
             failed = [each for each in failed if each[0] in HANDSHAKE]
-        if failed and self.target.command:
+        if failed and self.target.spec.command:
             opened |= await self._ask_alone(failed)
         return opened
 
@@ -193,7 +193,7 @@ class RevisionProbe:
                 return None
             except (MessageTimeout, ConnectionEnded) as error:
                 return add_stderr(str(error), line)
-            is_kept = self.target.command and not self.target.one_at_a_time
+            is_kept = self.target.spec.command and not self.target.one_at_a_time
             if is_kept and _spoken_in(answer) == revision and line.log.judge():
                 stack.pop_all()
                 self._kept.setdefault(revision, []).append(line)
@@ -206,12 +206,12 @@ class RevisionProbe:
         reachable = _reachable(self.target)
         if any(each in reachable for each in known):
             return (
-                f"{self.target.name} names {', '.join(known)} as supported, but refuses to begin a"
-                f" conversation under it: {describe_answers(answers)}"
+                f"{self.target.spec.name} names {', '.join(known)} as supported, but refuses to"
+                f" begin a conversation under it: {describe_answers(answers)}"
             )
         if known:
             return (
-                f"{self.target.name} speaks {', '.join(known)}, but none of the revisions that"
+                f"{self.target.spec.name} speaks {', '.join(known)}, but none of the revisions that"
                 f" can be checked: {', '.join(reachable)}"
             )
         return describe_failure(self.target, answers)
@@ -225,9 +225,9 @@ def describe_failure(subject: ServerTarget, answers: Iterable[Reply | str]) -> s
         # `accord run` launched it, and its own message is the best one.
         return reasons.removeprefix(MESSAGE_PREFIX)
     if any(isinstance(answer, Reply) and not answer.is_error for answer in answers):
-        return f"{subject.name} speaks no revision that accord knows: {reasons}"
-    hint = "; is it another path?" if subject.url else ""
-    return f"{subject.name}: {reasons}{hint}"
+        return f"{subject.spec.name} speaks no revision that accord knows: {reasons}"
+    hint = "; is it another path?" if subject.spec.url else ""
+    return f"{subject.spec.name}: {reasons}{hint}"
 
 
 def describe_answers(answers: Iterable[Reply | str]) -> str:

@@ -126,7 +126,7 @@ async def check_server(
     hide = subject.hide_secrets
     async with RevisionProbe(subject) as revision_probe:
         on_plan = None if tell_plan is None else report_once(partial(_tell, tell_plan, hide))
-        if subject.is_form_found and subject.form == "sse":
+        if subject.is_form_found and subject.spec.transport == "sse":
             revision_probe.notes.append(f"the URL speaks {FORM_NAMES['sse']}, and was checked so")
         try:
             found, not_called = await _check_all(plan, revision_probe, step, on_plan)
@@ -145,7 +145,9 @@ async def check_server(
         not_called={hide(name): hide(why) for name, why in not_called.items()},
         notes=tuple(map(hide, revision_probe.notes)),
     )
-    return merge_revisions(found, target=subject.name, party="server", setting=complete_setting)
+    return merge_revisions(
+        found, target=subject.spec.name, party="server", setting=complete_setting
+    )
 
 
 def _tell(tell_plan: OnPlan, hide: Callable[[str], str], plan: CallPlan) -> None:
@@ -204,10 +206,10 @@ async def _judge_opening(
     """
     from accord_tools.check.scenarios.server.http_older_form import FIRST_STEPS
 
-    if target.url:
+    if target.spec.url:
         error = await name_form(target, error)
     revision = next(iter(HANDSHAKE))
-    if target.form != "sse" or (plan.revisions and revision not in plan.revisions):
+    if target.spec.transport != "sse" or (plan.revisions and revision not in plan.revisions):
         raise error
     line = target.connection()
     facts = new_facts(target, plan.rules, revision, {})
@@ -235,7 +237,7 @@ async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
         if tell_plan is not None:
             tell_plan(facts.call_plan())
         probe.adapt_pace()
-        if target.command:
+        if target.spec.command:
             probe.lend(line)
         if facts.callable_tools():
             async with probe.borrow() as other:

@@ -131,11 +131,12 @@ def _naming_form(options: argparse.Namespace, found: Any) -> "Iterator[None]":
     except ConnectFailed as error:
         if options.transport is None or not isinstance(found, str):
             raise
+        from accord.client.server_spec import ServerSpec
         from accord_tools.check.probing.target import ServerTarget, name_form
 
-        target = ServerTarget(
-            name=found, url=found, form=options.transport, headers=headers_of(options)
-        )
+        headers = headers_of(options)
+        spec = ServerSpec(name=found, url=found, transport=options.transport, headers=headers)
+        target = ServerTarget(spec=spec)
         raise asyncio.run(name_form(target, error)) from None
 
 

@@ -118,7 +118,8 @@ class CheckRun:
         known: dict[str, Any] = {
             name: getattr(found, name) for name in ServerTarget.__struct_fields__
         }
-        known["headers"] = {**found.headers, **await request_credentials(self._session)}
+        headers = {**target.headers, **await request_credentials(self._session)}
+        known["spec"] = msgspec.structs.replace(found.spec, headers=headers)
         return LaunchedTarget(**known)
 
     def _setting(self) -> Setting:

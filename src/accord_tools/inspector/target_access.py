@@ -93,17 +93,9 @@ def _only_own(folders: Sequence[Path]) -> tuple[Path, ...]:
 
 def server_target(target: ServerSpec) -> ServerTarget:
     """Return a target as the checks take it."""
-    return ServerTarget(
-        name=target.name,
-        command=tuple(target.command),
-        url=target.url,
-        form=target.transport,
-        headers=dict(target.headers),
-        # The same variables as the connection of the page.
-        env=launch_environment(target),
-        inherits=False,
-        cwd=target.cwd,
-    )
+    # The same variables as the connection of the page.
+    env = launch_environment(target)
+    return ServerTarget(spec=msgspec.structs.replace(target, env=env, inherits=False))
 
 
 def _link(session: "InspectedSession") -> "LiveConnection | None":

@@ -20,6 +20,7 @@ from accord_tools.check.probing.target import ServerTarget
 from check.faults import hook_at
 from check.mutants.everything import server as everything
 from check.mutants.foundation import MUTANTS, Making, elsewhere, params_of
+from support.check_targets import check_target
 
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 Headers: TypeAlias = dict[str, str]
@@ -242,7 +243,7 @@ def over_http(
         hook(web)
         async with serving(web, host) as port:
             path = "mcp" if form == "http" else "sse"
-            yield ServerTarget(
+            yield check_target(
                 name="mutant",
                 url=f"http://127.0.0.1:{port}/{path}",
                 form=form,  # type: ignore[arg-type]

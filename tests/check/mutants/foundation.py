@@ -27,6 +27,7 @@ from accord_tools.check.scenarios.server import SCENARIOS
 from accord_tools.check.server_check import ServerPlan, check_server
 from check.faults import hook_at
 from check.mutants.everything import server as everything
+from support.check_targets import check_target
 
 Message: TypeAlias = dict[str, Any]
 Sent: TypeAlias = "Message | bytes | list[Message | bytes] | None"
@@ -355,7 +356,7 @@ def in_memory(
             hook(wire)
             return wire
 
-        yield ServerTarget(
+        yield check_target(
             name="mutant", carrier=carrier, patience=patience, settling=0.05, at_once=32
         )
 

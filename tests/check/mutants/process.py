@@ -8,6 +8,7 @@ from typing import Any
 
 from accord_tools.check.probing.target import ServerTarget
 from check.mutants.foundation import Making, elsewhere, unbreakable
+from support.check_targets import check_target
 
 AWKWARD = Path(__file__).parent.parent / "awkward.py"
 ONLY = ("stdio", "practice.shutdown")
@@ -16,7 +17,7 @@ ONLY = ("stdio", "practice.shutdown")
 def awkward(habit: str, **settings: Any) -> ServerTarget:
     """Return a server with a bad habit; it starts within milliseconds."""
     command = [sys.executable, "-S", "-E", str(AWKWARD), habit]
-    return ServerTarget(
+    return check_target(
         name=habit, command=command, **{"patience": 5, "settling": 0.1, "leaving": 2, **settings}
     )
 

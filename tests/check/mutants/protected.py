@@ -17,6 +17,7 @@ from check.faults import faults, hook_at, hook_maker
 from check.mutants.between_http import Asked, Head, Headers, Hook, Web, serving
 from check.mutants.everything import server as everything
 from check.mutants.foundation import Making, elsewhere, unbreakable
+from support.check_targets import check_target
 
 OWN, OTHER, FOREIGN = "token-of-ada", "token-of-grace", "token-for-somewhere-else"
 JSON = {"content-type": "application/json"}
@@ -65,7 +66,7 @@ def protected(
             web.app = Protected(tokens, issuer=origin).guard(server.asgi())
             hook(web)
             headers = {"authorization": f"Bearer {OWN}"} if has_token else {}
-            yield ServerTarget(
+            yield check_target(
                 name="mutant",
                 url=f"{origin}/mcp",
                 headers=headers,

@@ -9,6 +9,7 @@ from typing import Any
 from accord_tools.check.probing.target import ServerTarget
 from check.mutants.foundation import Between, Message, Sent, elsewhere, params_of
 from check.mutants.stateless_base import REVISION, everything, hooked
+from support.check_targets import check_target
 
 CANCELLED = "notifications/cancelled"
 STOPS, SILENT = "stdio.cancel.stop-work", "stdio.cancel.no-further-messages"
@@ -94,7 +95,7 @@ def staying(habit: str, *, is_thorough: bool = False) -> None:
     async def making() -> AsyncIterator[ServerTarget]:
         command = [sys.executable, "-S", "-E", str(script), habit]
         times = {"patience": 3, "settling": 0.1, "leaving": 1}
-        yield ServerTarget(name=habit, command=command, **times)
+        yield check_target(name=habit, command=command, **times)
 
     making.__name__ = habit.replace(" ", "_")
     elsewhere(

@@ -29,6 +29,7 @@ from check.mutants.tasks import (
     tasks_in,
     text,
 )
+from support.check_targets import check_target
 
 # -- calls that cannot become tasks
 
@@ -472,7 +473,7 @@ def served(hook: Callable[[Web], None], *, is_guarded: bool) -> Making:
             tokens = StaticTokens({OWN: Principal("ada"), OTHER: Principal("grace")})
             web.app = Protected(tokens, issuer=origin).guard(app) if is_guarded else app
             hook(web)
-            yield ServerTarget(
+            yield check_target(
                 name="mutant",
                 url=f"{origin}/mcp",
                 headers={"authorization": f"Bearer {OWN}"} if is_guarded else {},

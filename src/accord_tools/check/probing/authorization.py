@@ -81,20 +81,20 @@ async def obtain(target: ServerTarget, oauth: "OAuth | None" = None) -> Granted 
     if challenge is None:
         return None
     try:
-        await oauth.challenged(Challenge(url=target.url, status=401, values=challenge))
-        grant = await _read_grant(oauth, target.url)
+        await oauth.challenged(Challenge(url=target.spec.url, status=401, values=challenge))
+        grant = await _read_grant(oauth, target.spec.url)
         if grant is None:
-            raise FlowFailed("token", asked=target.url, came="no token", hint="")
+            raise FlowFailed("token", asked=target.spec.url, came="no token", hint="")
         # A given secret is not stored with the grant, so it cannot be refreshed here.
-        return await _refresh(target.url, grant, may_ask=oauth.client_secret is None)
+        return await _refresh(target.spec.url, grant, may_ask=oauth.client_secret is None)
     except AuthError as error:
-        raise ConnectFailed(f"{target.name}: no token could be obtained: {error}") from None
+        raise ConnectFailed(f"{target.spec.name}: no token could be obtained: {error}") from None
 
 
 async def _get_challenge(target: ServerTarget) -> tuple[str, ...] | None:
-    http = msgspec.structs.replace(target, form="http")
+    http = target.reached_with(transport="http")
     async with http.connection(is_judged=False) as connection:
-        if target.form == "sse":
+        if target.spec.transport == "sse":
             headers = {"accept": CONTENT_TYPE}
             async with exchange(connection, method="GET", headers=headers) as heard:
                 pass

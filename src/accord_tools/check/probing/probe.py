@@ -56,7 +56,7 @@ class Probe(VerdictCollector):
         self._control = asyncio.Lock()
         # Launching a server is slow: a scenario rather waits for a connection to be returned.
         self._turns = {
-            is_judged: asyncio.Semaphore(kept if target.command else target.at_once)
+            is_judged: asyncio.Semaphore(kept if target.spec.command else target.at_once)
             for is_judged, kept in _LAUNCHED.items()
         }
 
@@ -125,7 +125,7 @@ class Probe(VerdictCollector):
 
     async def _launch(self, *, is_judged: bool) -> RawConnection:
         """Return a new connection; close idle ones first if the server can run only once."""
-        if self.target.one_at_a_time and self.target.command:
+        if self.target.one_at_a_time and self.target.spec.command:
             await self._dismiss_idle()
             if any(each.ended is None for each in self._connections):
                 raise AccordError("it takes two copies of the server at the same time")
@@ -141,7 +141,7 @@ class Probe(VerdictCollector):
         habits, connection = self.target.habits, _in_use.get(_used.get(self.connection))
         async with self._control:
             idle = min(connection.lived * _IDLE_SHARE + self.target.settling, _IDLE_AT_MOST)
-            if habits.ending or self.target.url or idle <= habits.idled:
+            if habits.ending or self.target.spec.url or idle <= habits.idled:
                 return bool(habits.ending)
             try:
                 other = await self._launch(is_judged=False)

@@ -265,7 +265,7 @@ async def plan_calls(
                 await discover(facts, connection)
         except (MessageTimeout, ConnectionEnded) as error:
             hint = "; give --bearer or --oauth" if isinstance(error, AuthorizationRequired) else ""
-            why = target.hide_secrets(f"{target.name}: {error}{hint}")
+            why = target.hide_secrets(f"{target.spec.name}: {error}{hint}")
             raise ConnectFailed(why) from None
         annotations |= annotations_of(facts.tools)
         plan = facts.call_plan()

@@ -6,12 +6,13 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
+from accord.client.server_spec import HttpForm, ServerSpec
 from accord.errors import AccordError, ConnectFailed
 from accord.http.rules.responses import quote_url
 from accord.http.rules.sse import CONTENT_TYPE
@@ -211,7 +212,7 @@ class MemoryCarrier:
         await self._wire.close()
 
 
-Form: TypeAlias = Literal["http", "sse"]
+Form: TypeAlias = HttpForm
 # This program begins its messages on standard error with it.
 MESSAGE_PREFIX: Final = "accord: "
 _STARTING: Final = 30.0
@@ -232,22 +233,14 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a server is, or how to launch it.
 
     Attributes:
-        name: its name in reports.
-        command: launches it, for stdio.
-        url: where it is, for HTTP.
-        form: which HTTP form it speaks there; None until it was found out.
+        spec: how it is reached; without a transport, the form of HTTP is found out.
         is_form_found: whether the form was found out, not chosen.
-        headers: sent with every request.
         is_launched: whether the check itself serves it at that URL.
         other_token: a good token of another user of the server.
         foreign_token: a good token of the same issuer, for another server.
         allow_token_in_query: whether the user's token may travel in a URL, where logs keep it.
         granted: the token that an authorization server issued for this check.
-        env: variables for a launched server, beside those of this process.
-        inherits: whether it has the variables of this process at all.
-        cwd: the folder it runs in.
-        server: a server in this process, in place of a command; spoken to as over stdio.
-        carrier: makes the transport of a connection, in place of all of these; as over stdio.
+        carrier: makes the transport of a connection, in place of the spec; as over stdio.
         patience: seconds to wait for an answer; one within three times of it is late.
         settling: seconds after which nothing more is expected to arrive.
         leaving: seconds that a launched server may take to end, by itself and after each signal.
@@ -258,21 +251,13 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         mirrored: the arguments that headers repeat, by tool; filled in when tools were listed.
     """
 
-    name: str
-    command: Sequence[str] = ()
-    url: str = ""
-    form: Form | None = "http"
+    spec: ServerSpec
     is_form_found: bool = False
-    headers: Mapping[str, str] = {}
     is_launched: bool = False
     other_token: str | None = None
     foreign_token: str | None = None
     allow_token_in_query: bool = False
     granted: "Granted | None" = None
-    env: Mapping[str, str] = {}
-    inherits: bool = True
-    cwd: str | None = None
-    server: Any = None
     carrier: Callable[[], RawCarrier] | None = None
     patience: float = 5.0
     settling: float = 0.3
@@ -283,20 +268,24 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     limit: CallLimit | None = None
     mirrored: dict[str, tuple[MirroredArgument, ...]] = {}
 
+    def reached_with(self, **changes: Any) -> "ServerTarget":
+        """Return a copy that is reached in another way, such as with other headers."""
+        return replace(self, spec=replace(self.spec, **changes))
+
     @property
     def is_remote(self) -> bool:
         """Whether the server was there before the check, so that others may be using it."""
-        return bool(self.url) and not self.is_launched
+        return bool(self.spec.url) and not self.is_launched
 
     @property
     def transport(self) -> Transport:
         """The transport that the server is reached over."""
-        return (self.form or "http") if self.url else "stdio"
+        return self.spec.form
 
     @property
     def bearer(self) -> str:
         """The token that every request carries; empty without one."""
-        given = {name.lower(): value for name, value in self.headers.items()}
+        given = {name.lower(): value for name, value in self.spec.headers.items()}
         scheme, _, token = given.get("authorization", "").partition(" ")
         return token.strip() if scheme.lower() == "bearer" else ""
 
@@ -304,8 +293,9 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     def secrets(self) -> tuple[str, ...]:
         """The credentials that the user gave, the longest first; never part of a report."""
         tokens = (self.bearer, self.other_token or "", self.foreign_token or "")
+        spec = self.spec
         return find_given(
-            tokens, headers=self.headers, env=self.env, url=self.url, command=self.command
+            tokens, headers=spec.headers, env=spec.env, url=spec.url, command=spec.command
         )
 
     def hide_secrets(self, text: str) -> str:
@@ -317,7 +307,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
 
         A busy machine makes any server slow, which is not the server's fault.
         """
-        return msgspec.structs.replace(
+        return replace(
             self,
             patience=max(self.patience, self.habits.startup_seconds),
             settling=max(self.settling, self.habits.startup_seconds * _SETTLING),
@@ -349,20 +339,21 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         """Return what carries messages to the server and back."""
         if self.carrier is not None:
             return self.carrier()
-        if self.server is not None:
-            return MemoryCarrier(self.server)
-        if not self.url:
+        spec = self.spec
+        if spec.server is not None:
+            return MemoryCarrier(spec.server)
+        if not spec.url:
             return StdioCarrier(
-                self.command,
-                env=self.env,
-                cwd=self.cwd,
+                spec.command,
+                env=spec.env,
+                cwd=spec.cwd,
                 leaving=self.leaving,
                 habits=self.habits,
-                inherits=self.inherits,
+                inherits=spec.inherits,
             )
-        if self.form == "sse":
-            return SseCarrier(self.url, self.headers)
-        return HttpCarrier(self.url, self.headers, self.mirrored)
+        if spec.transport == "sse":
+            return SseCarrier(spec.url, spec.headers)
+        return HttpCarrier(spec.url, spec.headers, self.mirrored)
 
 
 @asynccontextmanager
@@ -420,31 +411,32 @@ async def with_form(target: ServerTarget) -> ServerTarget:
     Raises:
         ConnectFailed: nothing listens there.
     """
-    if not target.url or target.form is not None:
+    if not target.spec.url or target.spec.transport is not None:
         return target
     found = await find_form(target)
-    return replace(target, form=found or "http", is_form_found=True)
+    return replace(target.reached_with(transport=found or "http"), is_form_found=True)
 
 
 async def name_form(target: ServerTarget, error: ConnectFailed) -> ConnectFailed:
     """Return an error that names the form of a server, if the chosen form is not that."""
-    if target.is_form_found or target.form is None:
+    if target.is_form_found or target.spec.transport is None:
         return error
     try:
         found = await find_form(target)
     except ConnectFailed:
         return error
-    if found in (None, target.form):
+    if found in (None, target.spec.transport):
         return error
     return ConnectFailed(
-        f"{target.name} speaks {FORM_NAMES[found]}, not {FORM_NAMES[target.form]}:"
-        f" leave out --transport {target.form}"
+        f"{target.spec.name} speaks {FORM_NAMES[found]}, not {FORM_NAMES[target.spec.transport]}:"
+        f" leave out --transport {target.spec.transport}"
     )
 
 
 async def is_older_form(url: str, headers: Mapping[str, str], seconds: float) -> bool:
     """Ask a URL whether it speaks HTTP with SSE, the older form."""
-    target = ServerTarget(name=quote_url(url), url=url, headers=headers, patience=seconds)
+    spec = ServerSpec(name=quote_url(url), url=url, headers=headers)
+    target = ServerTarget(spec=spec, patience=seconds)
     try:
         return await find_form(target) == "sse"
     except AccordError:
@@ -457,7 +449,7 @@ async def find_form(target: ServerTarget) -> Form | None:
     Raises:
         ConnectFailed: nothing listens there.
     """
-    line = replace(target, form="http").connection(is_judged=False)
+    line = target.reached_with(transport="http").connection(is_judged=False)
     async with line:
         posted = await _post_initialize(line)
         if posted is not None:
@@ -467,7 +459,7 @@ async def find_form(target: ServerTarget) -> Form | None:
                 return "http"
             if posted.status in _LOCKED:
                 # Without a token only the usual path shows the form.
-                return "sse" if urlsplit(target.url).path.endswith("/sse") else "http"
+                return "sse" if urlsplit(target.spec.url).path.endswith("/sse") else "http"
         return await _listen(line, posted)
 
 

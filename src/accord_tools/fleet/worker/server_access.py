@@ -1,9 +1,10 @@
 """How a worker reaches its server: with the client, with the checker, and with what token."""
 
-import os
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from accord.errors import AccordError, ConnectFailed, FlowFailed
 from accord.stdio.error_lines import FirstAndLastLines, find_cause
@@ -69,20 +70,16 @@ class ServerAccess:
         """Return the options of `accord.connect`; without a revision the newest is agreed on."""
         job, server = self.job, self.job.server
         options: ConnectOptions = {
+            **replace(server, headers=self.headers, auth=None).options,
             "revision": revision,
             "timeout": job.patience,
             "connect_timeout": max(min(_STARTING, job.time * _STARTING_SHARE), job.patience),
         }
         if not server.url:
             # As in a shell, the server sees the variables of this process.
-            options["env"] = {**os.environ, **server.env}
-            options["cwd"] = server.cwd
+            options["env"] = server.environment
             options["stderr"] = self.stderr
-            return options
-        options["headers"] = self.headers
-        if server.transport is not None:
-            options["transport"] = server.transport
-        if server.auth == "oauth" and not self.token:
+        elif server.auth == "oauth" and not self.token:
             options["auth"] = self._authorizer()
         return options
 
@@ -122,17 +119,8 @@ class ServerAccess:
             settings = {"one_at_a_time": True, "at_once": 1}
         elif job.at_once is not None:
             settings = {"at_once": job.at_once}
-        return ServerTarget(
-            name=server.shown or server.name,
-            command=server.command,
-            url=server.url,
-            form=server.transport,
-            headers=self.headers,
-            env=server.env,
-            cwd=server.cwd,
-            patience=job.patience,
-            **settings,
-        )
+        spec = replace(server, name=server.shown or server.name, headers=self.headers)
+        return ServerTarget(spec=spec, patience=job.patience, **settings)
 
     def explain(self, error: BaseException) -> str:
         """Return why the server could not be reached, without its command line."""

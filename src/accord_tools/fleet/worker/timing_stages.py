@@ -115,7 +115,7 @@ class TimedServer:
     async def stop(self) -> StageOutcome:
         """Close the input of the server, and see whether it and all that it started end."""
         line = self._line
-        if line is None or self._target.url:
+        if line is None or self._target.spec.url:
             return StageOutcome(state="skipped", text="a server behind a URL is not stopped")
         carrier, seconds = line.carrier, self._target.leaving
         state: StageState = "passed"

@@ -127,21 +127,18 @@ def target_of(
         seconds: to wait for an answer.
         has_form: whether the entry says which form of HTTP its URL speaks.
     """
-    form: Form | None = "sse" if entry.form == "sse" else "http"
-    if not has_form:
-        form = None
-    return ServerTarget(
+    form: Form = "sse" if entry.form == "sse" else "http"
+    spec = ServerSpec(
         name=entry.name,
         command=settings.command,
         url=settings.url,
-        form=form,
+        transport=form if settings.url and has_form else None,
         headers=settings.headers,
         env=settings.env,
         inherits=False,
         cwd=str(settings.cwd),
-        patience=seconds,
-        leaving=_LEAVING,
     )
+    return ServerTarget(spec=spec, patience=seconds, leaving=_LEAVING)
 
 
 async def try_server(
@@ -203,7 +200,7 @@ class ServerTrial:
         line = self.target.connection()
         try:
             async with asyncio.timeout(self._seconds):
-                if self.target.url and self.target.form is None:
+                if self.target.spec.url and self.target.spec.transport is None:
                     self.target = await with_form(self.target)
                     self.facts.transport = self.target.transport
                     line = self.target.connection()
@@ -222,7 +219,7 @@ class ServerTrial:
             self._report_failure(line, error)
         except (ValueError, OSError) as error:
             # A header or a word with signs that cannot be sent.
-            code = "url-wrong" if self.target.url else "start-failed"
+            code = "url-wrong" if self.target.spec.url else "start-failed"
             self._add(code, f"it cannot be used as it is: {error}", "look for odd characters in it")
         self._look_back(line)
 
@@ -288,11 +285,13 @@ class ServerTrial:
     def _report_silence(self, line: RawConnection) -> None:
         lines = self._stderr(line)
         message = f"no answer to {self._step} within {self._seconds:g} s{quote_stderr(lines)}"
-        if self.target.url:
+        if self.target.spec.url:
             self._add("server-silent", message, "is another service at this URL?")
             return
         blame, change = diagnose_start(lines, self._stray(line))
-        if PurePath(self.target.command[0]).stem.lower() in DOWNLOADERS and not self._stray(line):
+        if PurePath(self.target.spec.command[0]).stem.lower() in DOWNLOADERS and not self._stray(
+            line
+        ):
             blame = "machine"
             change = "its first start downloads packages: run it once in a terminal, then again"
         self._add("server-silent", message, change, blame=blame)
@@ -300,7 +299,7 @@ class ServerTrial:
     def _report_failure(self, line: RawConnection, error: AccordError) -> None:
         lines = self._stderr(line)
         message = f"{error}{quote_stderr(lines)}"
-        if self.target.url:
+        if self.target.spec.url:
             self._report_url(error)
         elif isinstance(error, ConnectFailed):
             self._add("start-failed", message, "correct the command")
@@ -324,7 +323,7 @@ class ServerTrial:
             self._add("url-refused", text, "is it another path?")
 
     async def _report_refusal(self) -> None:
-        if not self.target.url:
+        if not self.target.spec.url:
             change = "look at its documentation for the revisions that it speaks"
             self._add("handshake-refused", f"initialize: {self._refusal}", change)
             return
@@ -342,7 +341,7 @@ class ServerTrial:
             return None
         with contextlib.suppress(AccordError):
             found = await find_form(self.target)
-            return None if found == self.target.form else found
+            return None if found == self.target.spec.transport else found
         return None
 
     # -- afterwards
@@ -356,7 +355,7 @@ class ServerTrial:
     def _look_back(self, line: RawConnection) -> None:
         """Judge the messages, and how the process ended."""
         self.facts.stderr = tuple(self._stderr(line))
-        stray = self._stray(line) if not self.target.url else []
+        stray = self._stray(line) if not self.target.spec.url else []
         if stray:
             message = f"{len(stray)} line(s) on standard output are not messages:"
             change = "print to standard error, and log there"

@@ -155,8 +155,8 @@ class RawConsole:
         headers = {**target.headers, **await request_credentials(self._session)}
         form = target.transport or self._known_form()
         if form is None:
-            subject = msgspec.structs.replace(server_target(target), headers=headers)
-            form = (await with_form(subject)).form
+            subject = server_target(target).reached_with(headers=headers)
+            form = (await with_form(subject)).spec.transport
         return (SseLine if form == "sse" else HttpLine)(target.url, headers, self)
 
     def _known_form(self) -> Transport | None:

@@ -308,14 +308,14 @@ async def sends_requests_without_a_token(probe: Probe, connection: RawConnection
         _exclude_all(probe, _OPEN)
         return
     # Otherwise it accepts the token and refuses the request for an unknown reason.
-    if probe.facts.locked or probe.target.headers:
+    if probe.facts.locked or probe.target.spec.headers:
         why = f"answers a request without a token with {heard}, expected 401"
         probe.holds("auth.server.401-when-required", heard.status == 401, why)
     if heard.status != 401:
         return
     challenges = _challenges(heard)
-    sender = guarded_sender(probe.target.url, connection.patience)
-    published = await fetch_metadata(sender, connection, probe.target.url, challenges)
+    sender = guarded_sender(probe.target.spec.url, connection.patience)
+    published = await fetch_metadata(sender, connection, probe.target.spec.url, challenges)
     if not is_oauth(challenges, published):
         scheme = challenges[0].scheme if challenges else "something that it does not name"
         probe.fail("auth.http.oauth-flow", f"asks for {scheme}, not for OAuth")
@@ -360,7 +360,7 @@ def _judge_resource(probe: Probe, published: Published, bearer: AuthChallenge | 
         return
     resource = document.get("resource")
     why = f"publishes metadata of {quote_value(resource)}, not of itself"
-    if not probe.holds("auth.prm.server", _is_same_place(resource, probe.target.url), why):
+    if not probe.holds("auth.prm.server", _is_same_place(resource, probe.target.spec.url), why):
         return
     why = "names no authorization_servers in its protected resource metadata"
     probe.holds("auth.prm.lists-as", published.issuers, why)
@@ -427,7 +427,9 @@ async def _judge_query(probe: Probe, connection: RawConnection, opening: JsonObj
     """
     id = "auth.role.resource-server"
     bare = await post_with_token(connection, opening)
-    heard = await post_with_token(connection, opening, url=_with_token(probe.target.url, _GARBAGE))
+    heard = await post_with_token(
+        connection, opening, url=_with_token(probe.target.spec.url, _GARBAGE)
+    )
     if heard.is_ok:
         probe.fail(id, "accepts an invalid token from the query of the URL")
         return
@@ -442,7 +444,9 @@ async def _judge_query(probe: Probe, connection: RawConnection, opening: JsonObj
         why = "this needs a valid token in a URL: give --bearer and --allow-token-in-query"
         probe.skip(id, why)
         return
-    heard = await post_with_token(connection, opening, url=_with_token(probe.target.url, token))
+    heard = await post_with_token(
+        connection, opening, url=_with_token(probe.target.spec.url, token)
+    )
     probe.holds(id, not heard.is_ok, "accepts a token from the query of the URL")
 
 
@@ -499,7 +503,7 @@ async def sends_a_token_for_another_server(probe: Probe, connection: RawConnecti
 
 @bare_scenario(_ACCESS, on=("sse",))
 async def listens_without_a_token(probe: Probe) -> None:
-    if not probe.target.headers:
+    if not probe.target.spec.headers:
         probe.not_applicable(_ACCESS, _OPEN)
         return
     async with (

@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from accord.http.rules.responses import bearer_challenge
 from accord.types import JsonObject
 from accord_tools.check.probing.http_exchange import RawResponse, post_message
@@ -59,10 +57,10 @@ def _why_not(probe: Probe, ids: tuple[str, ...]) -> bool:
 @asynccontextmanager
 async def _open_as_other(probe: Probe) -> AsyncIterator[RawConnection]:
     """Open a connection with the token of another user, which is not judged."""
-    given = probe.target.headers.items()
+    given = probe.target.spec.headers.items()
     headers = {name: text for name, text in given if name.lower() != "authorization"}
     headers["authorization"] = f"Bearer {probe.target.other_token}"
-    async with replace(probe.target, headers=headers).connection(is_judged=False) as connection:
+    async with probe.target.reached_with(headers=headers).connection(is_judged=False) as connection:
         await connection.begin_conversation(probe.revision)
         yield connection
 
@@ -83,7 +81,7 @@ def _results_in(heard: RawResponse) -> list[JsonObject]:
 async def leaves_out_the_token_after_requests_with_it(
     probe: Probe, connection: RawConnection
 ) -> None:
-    if not probe.target.headers:
+    if not probe.target.spec.headers:
         probe.not_applicable((_EACH, _CACHED), _OPEN)
         return
     bare = await post_with_token(connection, _again(probe, "server/discover", {}))

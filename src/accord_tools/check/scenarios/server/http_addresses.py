@@ -111,7 +111,7 @@ _NOT_OFFERED: Final = 405
 
 @bare_scenario(_ORIGIN, _ORIGIN_403, on=("http", "sse"))
 async def sends_foreign_origins(probe: Probe) -> None:
-    if not is_loopback(urlsplit(probe.target.url).hostname or ""):
+    if not is_loopback(urlsplit(probe.target.spec.url).hostname or ""):
         why = "foreign origins are known for servers on this machine only"
         probe.skip((_ORIGIN, _ORIGIN_403), why)
         return
@@ -166,7 +166,7 @@ async def _use_a_session(probe: Probe) -> None:
 async def _open_streams(probe: Probe) -> None:
     async with probe.open(is_judged=False, begins=False) as connection:
         for origin in _HOSTILE:
-            headers = {"accept": CONTENT_TYPE, **probe.target.headers, "origin": origin}
+            headers = {"accept": CONTENT_TYPE, **probe.target.spec.headers, "origin": origin}
             async with exchange(connection, method="GET", headers=headers) as heard:
                 pass
             if not _judge_origin(probe, heard, origin, "GET"):
@@ -174,7 +174,7 @@ async def _open_streams(probe: Probe) -> None:
 
 
 async def _post_beside_a_stream(probe: Probe) -> None:
-    headers = {"content-type": CONTENT_JSON, **probe.target.headers, "origin": _FOREIGN}
+    headers = {"content-type": CONTENT_JSON, **probe.target.spec.headers, "origin": _FOREIGN}
     message = initialize(probe.revision)
     async with probe.open(is_judged=False, begins=False) as connection:
         place = connection.carrier.place
@@ -197,7 +197,7 @@ def _judge_origin(probe: Probe, heard: RawResponse, origin: str, what: str) -> b
 
 @bare_scenario(_BIND, on=("http", "sse"))
 async def looks_where_the_server_listens(probe: Probe) -> None:
-    url = urlsplit(probe.target.url)
+    url = urlsplit(probe.target.spec.url)
     if not is_loopback(url.hostname or ""):
         probe.skip(_BIND, "the server does not run on this machine")
         return
@@ -217,7 +217,7 @@ async def looks_where_the_server_listens(probe: Probe) -> None:
 
 async def _is_same_server(probe: Probe, port: int) -> bool:
     """Return whether an MCP server listens at this port of IPv6; it gets no token."""
-    url = urlsplit(probe.target.url)
+    url = urlsplit(probe.target.spec.url)
     other = f"{url.scheme}://[::1]:{port}{url.path}"
     if probe.facts.transport != "http":
         return False

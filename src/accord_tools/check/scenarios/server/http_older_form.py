@@ -6,8 +6,6 @@ from functools import partial
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
-from msgspec.structs import replace
-
 from accord.http.rules.addresses import is_loopback
 from accord.http.rules.sse import CONTENT_TYPE, Event
 from accord.protocol.verdict import Evidence
@@ -47,8 +45,8 @@ FIRST_STEPS: Final = "takes the first steps by hand"
 
 @bare_scenario(*_ALL, on=("sse",))
 async def takes_the_first_steps_by_hand(probe: Probe) -> None:
-    line = replace(probe.target, form="http").connection(is_judged=False)
-    headers = {"accept": CONTENT_TYPE, **probe.target.headers}
+    line = probe.target.reached_with(transport="http").connection(is_judged=False)
+    headers = {"accept": CONTENT_TYPE, **probe.target.spec.headers}
     async with line, exchange(line, method="GET", headers=headers) as stream:
         await stream.until(lambda stream: bool(stream.names), line.longest)
         if not _judge_stream(probe, line, stream):
@@ -58,7 +56,7 @@ async def takes_the_first_steps_by_hand(probe: Probe) -> None:
             probe.skip(_ALL, "the server names no endpoint that messages can be posted to")
             return
         message = initialize(probe.revision)
-        posted = await _post(line, place, message, probe.target.headers)
+        posted = await _post(line, place, message, probe.target.spec.headers)
         if posted.status in _LOCKED:
             probe.skip(_ALL, f"the server asks for authorization: {posted}")
             return
@@ -92,13 +90,13 @@ def _judge_first_event(probe: Probe, line: RawConnection, stream: RawResponse) -
         why = f"{did} where an event 'endpoint' is due first"
         probe.holds(_ENDPOINT, condition=None, why=why, evidence=_proof(line))
         return None
-    judge_endpoint(probe, stream.events[0], probe.target.url, _proof(line))
+    judge_endpoint(probe, stream.events[0], probe.target.spec.url, _proof(line))
     named = next((each for each in stream.events if each.name == "endpoint"), None)
     text = "" if named is None else named.data.decode(errors="replace")
     if not _URI.fullmatch(text):
         return None
-    place = urljoin(probe.target.url, text)
-    return place if is_own_place(probe.target.url, place, probe.target.headers) else None
+    place = urljoin(probe.target.spec.url, text)
+    return place if is_own_place(probe.target.spec.url, place, probe.target.spec.headers) else None
 
 
 async def _post(

@@ -428,7 +428,7 @@ async def lists_on_two_connections(probe: Probe, one: RawConnection) -> None:
     for name, id in _FOR_ALL.items():
         if not probe.facts.declares(name):
             probe.not_applicable(id, f"the server did not declare {name}")
-    if not probe.target.command:
+    if not probe.target.spec.command:
         # A launched server may keep what it was given in its own memory.
         await call_all(probe, one)
     async with probe.open() as other:

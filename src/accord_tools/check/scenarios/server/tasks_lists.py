@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import replace
-
 from accord.protocol.jsonrpc import INVALID_PARAMS
 from accord_tools.check.probing.messages import RELATED, Reply, decode_json, is_same_id, objects_in
 from accord_tools.check.probing.probe import Probe
@@ -309,10 +307,12 @@ async def lists_tasks_of_another_session(probe: Probe, connection: RawConnection
 async def open_as_other(probe: Probe) -> AsyncIterator[RawConnection]:
     """Open a connection with the token of another user, which is not judged."""
     headers = {
-        name: text for name, text in probe.target.headers.items() if name.lower() != "authorization"
+        name: text
+        for name, text in probe.target.spec.headers.items()
+        if name.lower() != "authorization"
     }
     headers["authorization"] = f"Bearer {probe.target.other_token}"
-    async with replace(probe.target, headers=headers).connection(is_judged=False) as connection:
+    async with probe.target.reached_with(headers=headers).connection(is_judged=False) as connection:
         await connection.begin_conversation(probe.revision)
         yield connection
 
