@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from accord import Server, connect
-from accord.cli.main import main
 from accord.client.server_spec import ServerSpec
 from accord.errors import RemoteProtocolError
 from accord.testing import catalog
@@ -35,20 +34,9 @@ LAUNCHED = '[mcpServers.a]\ncommand = "x"\n'
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc and /dev")
 
 
-@pytest.fixture
-def accord(tmp_path, monkeypatch, capsys):
-    """Run a command in a folder of its own; return exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ACCORD_FLEET_TRUST", str(tmp_path / "trust.json"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+@pytest.fixture(autouse=True)
+def _planted(monkeypatch):
     monkeypatch.setenv("PLANTED_TOKEN", SECRET)
-
-    def call(*words):
-        code = main(["fleet", *words])
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return call
 
 
 def write(text, name="accord-fleet.toml"):

@@ -7,31 +7,11 @@ import tomllib
 
 import pytest
 
-from accord.cli.main import main
 from accord_tools.fleet.definition import DEFAULT_TIME
 from accord_tools.fleet.file.reader import read_fleet
 from accord_tools.fleet.file.trust import TrustStore
 
 SECRET = "Zq9-hidden-value-77"
-
-
-@pytest.fixture
-def accord(tmp_path, monkeypatch, capsys):
-    """Run a command in a folder of its own; return exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ACCORD_FLEET_TRUST", str(tmp_path / "trust.json"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-
-    def run(*words):
-        try:
-            code = main(["fleet", *words])
-        except SystemExit as end:
-            code = end.code
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return run
 
 
 @pytest.fixture

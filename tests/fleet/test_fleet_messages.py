@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.main import main
 from accord_tools.contract.lock_file import read_lock
 from accord_tools.fleet.commands.run import write_locks
 from accord_tools.fleet.file.reader import read_fleet
@@ -19,25 +18,6 @@ from accord_tools.fleet.results import CatalogChange, CatalogFinding, ServerDocu
 from fleet.past_runs import SMALL, result, rule, view
 
 ONE = '[mcpServers.notes]\ncommand = "x"\n'
-
-
-@pytest.fixture
-def accord(tmp_path, monkeypatch, capsys):
-    """Run a command in a folder of its own; return exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ACCORD_FLEET_TRUST", str(tmp_path / "trust.json"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.delenv("NOT_SET", raising=False)
-
-    def call(*words):
-        try:
-            code = main(["fleet", *words])
-        except SystemExit as end:
-            code = end.code
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return call
 
 
 @pytest.mark.parametrize(
