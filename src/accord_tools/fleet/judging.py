@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from accord_tools.fleet.results import (
     ServerResult,
 )
 from accord_tools.fleet.rule_set import RuleSet
-from accord_tools.reports.report import EXERCISED, Report, RequirementResult, score_of
+from accord_tools.reports.report import EXERCISED, Report, RequirementResult, checkable, rate
 from accord_tools.reports.tool_calls import ToolCounts
 from accord_tools.reports.wording import plural
 
@@ -82,15 +82,6 @@ def accept_findings(
     return tuple(replace(each, accepted=reason_for(each)) for each in findings)
 
 
-class _Counted(NamedTuple):
-    """The parts of a result that follow from the report of a check."""
-
-    breaches: tuple[RequirementBreach, ...]
-    score: float | None
-    exercised: int
-    applicable: int
-
-
 def judge_server(
     server: FleetServer,
     result: ServerResult,
@@ -122,7 +113,7 @@ def judge_server(
         result, findings=findings, owner=server.owner, tags=server.tags, expect=server.expect
     )
     if report is not None:
-        result = _with_report(result, report, _count(report, rules, accepted))
+        result = _with_report(result, report, rules, accepted)
     remarks = [*result.remarks, *accepted.remarks(report)]
     reasons = list(result.reasons)
     if result.state in ("ok", "failed"):
@@ -133,40 +124,29 @@ def judge_server(
     return replace(result, reasons=tuple(reasons), remarks=tuple(remarks))
 
 
-def _with_report(result: ServerResult, report: Report, counted: _Counted) -> ServerResult:
-    def count(verdict: str) -> int:
-        return sum(each.verdict == verdict and each.counts for each in counted.breaches)
-
-    return replace(
-        result,
-        revision=report.revision,
-        revisions=report.setting.revisions,
-        score=counted.score,
-        exercised=counted.exercised,
-        applicable=counted.applicable,
-        breaches=counted.breaches,
-        failures=count("fail"),
-        warnings=count("warn"),
-        accepted=sum(bool(each.accepted) for each in counted.breaches),
-        verdicts={each.id: each.verdict for each in report.results},
-    )
-
-
-def _count(report: Report, rules: RuleSet, accepted: _Acceptances) -> _Counted:
-    rows = catalogue()
-    inside = [each for each in report.results if each.id in rules.ids]
-    exercised = [each for each in inside if each.verdict in EXERCISED]
-    untried = [
-        each
-        for each in inside
-        if each.verdict == "not-exercised" and each.id in rows and rows[each.id].check != "human"
-    ]
+def _with_report(
+    result: ServerResult, report: Report, rules: RuleSet, accepted: _Acceptances
+) -> ServerResult:
     breaches = tuple(
         _breach(each, accepted.reason_for(each.id), is_pending=each.id not in rules.ids)
         for each in report.results
         if each.verdict in ("fail", "warn")
     )
-    return _Counted(breaches, score_of(exercised), len(exercised), len(exercised) + len(untried))
+    inside = [each for each in report.results if each.id in rules.ids]
+    score, coverage = rate(inside, checkable(inside))
+    return replace(
+        result,
+        revision=report.revision,
+        revisions=report.setting.revisions,
+        score=score,
+        exercised=coverage.exercised,
+        applicable=coverage.applicable,
+        breaches=breaches,
+        failures=sum(each.verdict == "fail" and each.counts for each in breaches),
+        warnings=sum(each.verdict == "warn" and each.counts for each in breaches),
+        accepted=sum(bool(each.accepted) for each in breaches),
+        verdicts={each.id: each.verdict for each in report.results},
+    )
 
 
 def _breach(result: RequirementResult, accepted: str, *, is_pending: bool) -> RequirementBreach:

@@ -294,18 +294,11 @@ def describe_report(report: Report) -> JsonObject:
 def _describe_result(result: RequirementResult) -> JsonObject:
     from accord_tools.reports.clauses import page_of
 
-    row = catalogue().get(result.id)
     evidence = [f"{each.party}: {each.message or each.why}" for each in result.evidence]
-    return {
-        "id": result.id,
-        "verdict": result.verdict,
-        "level": result.level,
-        "party": "" if row is None else row.party,
-        "message": result.message,
-        "clause": result.clause,
+    shown: JsonObject = msgspec.to_builtins(result)
+    return shown | {
         "mend": result.mend or "",
         "url": page_of(result.anchor) or "",
-        "by_revision": dict(result.by_revision),
         "repeat": result.repeat or "",
         "evidence": [
             each if len(each) <= _EVIDENCE else each[:_EVIDENCE] + _TRUNCATED for each in evidence

@@ -267,16 +267,13 @@ def build_report(
     setting, by_revision = setting or Setting(), by_revision or {}
     found = name_overlaps(violations, judged_by)
     also = {each.violation.requirement: each.also for each in found if each.also}
-    exercised = [result for result in results if result.verdict in EXERCISED]
-    untried = [
-        result for result in results if result.verdict == "not-exercised" and result.id in decidable
-    ]
+    score, covered = rate(results, decidable)
     return Report(
         target=target,
         revision=revision,
         judged_by=judged_by,
-        score=score_of(exercised),
-        coverage=Coverage(len(exercised) + len(untried), len(exercised)),
+        score=score,
+        coverage=covered,
         results=tuple(
             _describe(
                 each,
@@ -315,13 +312,12 @@ def merge_revisions(
         for verdict in verdicts:
             by_id.setdefault(verdict.id, {})[revision] = verdict
     results = [_worst(by_revision) for by_revision in by_id.values()]
-    rows = catalogue()
     return build_report(
         results,
         target=target,
         revision=checked[-1],
         judged_by=checked[-1],
-        decidable={each.id for each in results if rows[each.id].check != "human"},
+        decidable=checkable(results),
         violations=_violations(results, party),
         setting=msgspec.structs.replace(setting or Setting(), party=party, revisions=checked),
         by_revision={
@@ -335,13 +331,12 @@ def replace_results(report: Report, newer: Mapping[str, RequirementResult]) -> R
     """Return the report of one party with other results for some requirements."""
     results = [newer.get(each.id, each) for each in report.results]
     party = report.setting.party
-    rows = catalogue()
     return build_report(
         results,
         target=report.target,
         revision=report.revision,
         judged_by=report.judged_by,
-        decidable={each.id for each in results if rows[each.id].check != "human"},
+        decidable=checkable(results),
         violations=_violations(results, "server" if party == "both" else party),
         setting=report.setting,
         by_revision={each.id: each.by_revision for each in results},
@@ -408,16 +403,25 @@ def _describe(
     )
 
 
-def score_of(exercised: Sequence[Verdict]) -> float | None:
-    """Return the score of requirements that were put to the test; None without any."""
+def checkable(results: Iterable[Verdict]) -> set[str]:
+    """Return the requirements that a program can decide, of those with a verdict."""
+    rows = catalogue()
+    return {each.id for each in results if each.id in rows and rows[each.id].check != "human"}
+
+
+def rate(results: Sequence[Verdict], decidable: Collection[str]) -> tuple[float | None, Coverage]:
+    """Return score and coverage of verdicts; the score is None if nothing was put to the test."""
+    exercised = [each for each in results if each.verdict in EXERCISED]
+    untried = sum(each.verdict == "not-exercised" and each.id in decidable for each in results)
+    coverage = Coverage(len(exercised) + untried, len(exercised))
     total = sum(_weight(result) for result in exercised)
     if not total:
-        return None
+        return None, coverage
     earned = sum(_weight(result) * _CREDIT[result.verdict] for result in exercised)
     # Rounded down: only a check without any violation has 100.
     found = floor(1000 * earned / total) / 10
     is_broken = any(map(_is_heavy_failure, exercised))
-    return min(found, HIGHEST_WITH_FAILURE) if is_broken else found
+    return min(found, HIGHEST_WITH_FAILURE) if is_broken else found, coverage
 
 
 def _is_heavy_failure(result: Verdict) -> bool:
