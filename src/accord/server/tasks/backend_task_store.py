@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import wraps
 from hashlib import sha256
 from importlib import import_module
 from itertools import islice
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["BackendTaskStore", "SqliteTaskStore"]
 
 Item = TypeVar("Item")
+P = ParamSpec("P")
 Value = TypeVar("Value")
 # The format of a record. A worker of another version that reads a higher one leaves it alone.
 _FORMAT: Final = 1
@@ -346,6 +348,19 @@ def _find_unknown(value: bytes) -> Mapping[str, msgspec.Raw]:
 # -- a file
 
 
+def _in_thread(
+    operation: Callable[Concatenate[BackendTaskStore, P], Coroutine[Any, Any, Value]],
+) -> Callable[Concatenate["SqliteTaskStore", P], Coroutine[Any, Any, Value]]:
+    """Return an operation that is carried out in the thread of the file."""
+
+    @wraps(operation)
+    async def call(self: "SqliteTaskStore", /, *args: P.args, **keywords: P.kwargs) -> Value:
+        work = operation(self._tasks, *args, **keywords)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+
+    return call
+
+
 class SqliteTaskStore:
     """Keeps tasks in a file, which several processes may share and which outlives them.
 
@@ -381,27 +396,11 @@ class SqliteTaskStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="accord-tasks")
         self._is_open = False
 
-    async def add(self, record: TaskRecord, *, unfinished: int, kept: int) -> bool:
-        """Keep a new task; False if the owner has as many unfinished ones as it may have."""
-        return await self._run(lambda: self._tasks.add(record, unfinished=unfinished, kept=kept))
-
-    async def get(self, id: str) -> TaskRecord | None:
-        """Return a task."""
-        return await self._run(lambda: self._tasks.get(id))
-
-    async def change(self, id: str, change: Change) -> TaskRecord | None:
-        """Change a task that is not finished. The function is called in another thread."""
-        return await self._run(lambda: self._tasks.change(id, change))
-
-    async def page(
-        self, owner: str, revision: str, *, after: int, count: int
-    ) -> list[tuple[int, TaskRecord]]:
-        """Return the tasks of an owner, oldest first."""
-        return await self._run(lambda: self._tasks.page(owner, revision, after=after, count=count))
-
-    async def beat(self, worker: str) -> None:
-        """Note that a worker is alive."""
-        await self._run(lambda: self._tasks.beat(worker))
+    add = _in_thread(BackendTaskStore.add)
+    get = _in_thread(BackendTaskStore.get)
+    change = _in_thread(BackendTaskStore.change)
+    page = _in_thread(BackendTaskStore.page)
+    beat = _in_thread(BackendTaskStore.beat)
 
     async def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -412,16 +411,16 @@ class SqliteTaskStore:
 
         await asyncio.get_running_loop().run_in_executor(self._thread, close)
 
-    async def _run(self, work: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
-
-    def _do(self, work: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
-        if not self._is_open:
-            run_without_loop(self._backend.open())
-            self._backend.migrate(".before-0.3", self._take_over)
-            self._is_open = True
-        with self._backend.transaction():
-            return run_without_loop(work())
+    def _run(self, work: Coroutine[Any, Any, Value]) -> Value:
+        try:
+            if not self._is_open:
+                run_without_loop(self._backend.open())
+                self._backend.migrate(".before-0.3", self._take_over)
+                self._is_open = True
+            with self._backend.transaction():
+                return run_without_loop(work)
+        finally:
+            work.close()  # it may not have begun
 
     def _take_over(self, read: Callable[..., list[Any]]) -> None:
         """Add the tasks of a file of version 0.2, in which each was a row."""

@@ -24,7 +24,7 @@ from accord.sharing.backends.backend import (
     OnNotify,
     takes_ring,
 )
-from accord.sharing.backends.engine import Followers, check_items
+from accord.sharing.backends.engine import Followers
 from accord.sharing.backends.sqlite_connection import (
     SLOT,
     disconnect,
@@ -177,24 +177,7 @@ class SqliteBackend(NotifierByOldName):
 
     # -- logs
 
-    @takes_ring
-    async def append(
-        self,
-        log: str,
-        items: Sequence[bytes],
-        *,
-        ttl: float,
-        fence: int | None = None,
-        after: int | None = None,
-        final: bool = False,
-        keep: int = 0,
-        notify: Sequence[str] = (),
-    ) -> int:
-        """Add entries to a log, all of them or none; return the number of the last one."""
-        check_items(items, final=final)
-        new = work.Addition(log, tuple(items), ttl, fence, after, final, keep, notify)
-        return int(await self._write(lambda batch: work.append_entries(batch, new)))
-
+    append = takes_ring(_operation(Backend.append, work.append_entries, is_write=True))
     read = _operation(Backend.read, work.read_log, is_write=False)
     seize = _operation(Backend.seize, work.seize_log, is_write=True)
     extend = _operation(Backend.extend, work.extend_log, is_write=True)
@@ -315,8 +298,10 @@ class BlockingSqliteBackend(SqliteBackend):
         self._disconnect: Callable[[], object] | None = None
 
     async def open(self) -> None:
-        """Open the file."""
+        """Open the file, if it is not open."""
         with self.lock:
+            if self._db is not None:
+                return
             db = open_connection(
                 self._path, timeout=self._timeout, adopts=self._older, after_fork=True
             )

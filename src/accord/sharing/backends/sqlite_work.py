@@ -14,6 +14,7 @@ import msgspec
 from accord.sharing.backends.backend import Allowance, LogPage, StoredRecord
 from accord.sharing.backends.engine import (
     check_append,
+    check_items,
     check_version,
     draw,
     fill,
@@ -23,7 +24,6 @@ from accord.sharing.backends.sqlite_connection import find_slot
 from accord.sharing.backends.sqlite_thread import StoreBatch
 
 __all__ = [
-    "Addition",
     "add_members",
     "append_entries",
     "count_members",
@@ -172,19 +172,6 @@ def count_members(batch: StoreBatch, index: str) -> int:
 # -- logs
 
 
-class Addition(msgspec.Struct, frozen=True):
-    """What `Backend.append` was called with."""
-
-    log: str
-    items: Sequence[bytes]
-    ttl: float
-    fence: int | None
-    after: int | None
-    final: bool
-    keep: int
-    notify: Sequence[str]
-
-
 class _LogRow(msgspec.Struct, gc=False):
     """A row of the table of logs, besides its name; see its schema."""
 
@@ -198,40 +185,52 @@ class _LogRow(msgspec.Struct, gc=False):
     slot: int = 0
 
 
-def append_entries(batch: StoreBatch, new: Addition) -> int:
+def append_entries(  # noqa: PLR0913  # those of `Backend.append`
+    batch: StoreBatch,
+    log: str,
+    items: Sequence[bytes],
+    *,
+    ttl: float,
+    fence: int | None = None,
+    after: int | None = None,
+    final: bool = False,
+    keep: int = 0,
+    notify: Sequence[str] = (),
+) -> int:
     """Add entries to a log; return the number of the last one."""
+    check_items(items, final=final)
     now = time.time()
     found = batch.db.execute(
         "SELECT id, last, first, held, fence, is_closed, expires, slot FROM logs WHERE name = ?",
-        (batch.prefix + new.log,),
+        (batch.prefix + log,),
     ).fetchone()
-    log = _LogRow(*found) if found is not None and found[6] > now else _LogRow()
-    log.fence = check_append(
-        new.log,
-        last=log.last,
-        held=log.fence,
-        is_closed=bool(log.is_closed),
-        fence=new.fence,
-        after=new.after,
+    row = _LogRow(*found) if found is not None and found[6] > now else _LogRow()
+    row.fence = check_append(
+        log,
+        last=row.last,
+        held=row.fence,
+        is_closed=bool(row.is_closed),
+        fence=fence,
+        after=after,
     )
-    if found is not None and not log.id:  # it has expired, and another one begins
-        drop_log(batch, new.log)
-    number = log.last
-    log.last += len(new.items)
-    log.is_closed = int(new.final)
-    log.expires = now + new.ttl
-    if new.keep:
-        log.first = max(log.first, log.last - new.keep + 1)
-    _write_log(batch, new.log, log)
-    rows = [(log.id, number + place, item) for place, item in enumerate(new.items, 1)]
+    if found is not None and not row.id:  # it has expired, and another one begins
+        drop_log(batch, log)
+    number = row.last
+    row.last += len(items)
+    row.is_closed = int(final)
+    row.expires = now + ttl
+    if keep:
+        row.first = max(row.first, row.last - keep + 1)
+    _write_log(batch, log, row)
+    rows = [(row.id, number + place, item) for place, item in enumerate(items, 1)]
     statement = "INSERT INTO log_entries VALUES (?, ?, ?)"
     if len(rows) == 1:
         batch.db.execute(statement, rows[0])
     elif rows:
         batch.db.executemany(statement, rows)
-    if new.notify:
-        batch.notify(new.notify)
-    return log.last
+    if notify:
+        batch.notify(notify)
+    return row.last
 
 
 def _write_log(batch: StoreBatch, name: str, log: _LogRow) -> None:
