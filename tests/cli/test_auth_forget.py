@@ -9,7 +9,7 @@ import pytest
 from accord import connect
 from accord.auth import FileStore, OAuth
 from support.scripted_authorization import browse, scripted
-from support.waiting import LONG, run
+from support.waiting import LONG, in_loop, run
 
 
 @pytest.fixture
@@ -40,23 +40,21 @@ def stored(store):
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="tokens are kept elsewhere")
-def test_the_tokens_of_one_server_are_forgotten_for_all_its_clients(store):
-    async def main():
-        async with scripted() as one, scripted() as other:
-            await log_in(one, store)
-            await log_in(one, store, client_id="by hand")
-            await log_in(other, store)
-            theirs = {key: value for key, value in stored(store).items() if other.issuer in key}
-            code, out, err = forget(f"{one.url}/")
-            assert (code, err) == (0, "")
-            assert one.url in out
-            assert str(store.path) in out
-            assert stored(store) == theirs
-            before = one.count("/register")
-            await log_in(one, store)
-            assert one.count("/register") == before + 1
-
-    run(main())
+@in_loop
+async def test_the_tokens_of_one_server_are_forgotten_for_all_its_clients(store):
+    async with scripted() as one, scripted() as other:
+        await log_in(one, store)
+        await log_in(one, store, client_id="by hand")
+        await log_in(other, store)
+        theirs = {key: value for key, value in stored(store).items() if other.issuer in key}
+        code, out, err = forget(f"{one.url}/")
+        assert (code, err) == (0, "")
+        assert one.url in out
+        assert str(store.path) in out
+        assert stored(store) == theirs
+        before = one.count("/register")
+        await log_in(one, store)
+        assert one.count("/register") == before + 1
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="tokens are kept elsewhere")
@@ -103,16 +101,14 @@ def test_all_tokens_are_forgotten(store):
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="tokens are kept elsewhere")
-def test_a_server_without_tokens_is_reported_with_those_that_have_tokens(store):
-    async def main():
-        async with scripted() as script:
-            await log_in(script, store)
-            code, out, _ = forget("https://other.example/mcp")
-            assert code == 0
-            assert "nothing is stored for https://other.example/mcp" in out
-            assert f"stored are tokens for {script.url}" in out
-
-    run(main())
+@in_loop
+async def test_a_server_without_tokens_is_reported_with_those_that_have_tokens(store):
+    async with scripted() as script:
+        await log_in(script, store)
+        code, out, _ = forget("https://other.example/mcp")
+        assert code == 0
+        assert "nothing is stored for https://other.example/mcp" in out
+        assert f"stored are tokens for {script.url}" in out
 
 
 @pytest.mark.parametrize("args", [[], ["https://a.example/mcp", "--all"], ["http://["]], ids=str)

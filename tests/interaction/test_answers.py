@@ -22,7 +22,7 @@ from interaction.servers import failing
 from support.http_server import IS_UVICORN, bounded
 from support.processes import Child, python
 from support.tables import cases
-from support.waiting import LONG, run, until_sync
+from support.waiting import LONG, in_loop, run, until_sync
 
 SERVER = Path(failing.__file__)
 TRANSPORTS = ["stdio", "memory", "http"]
@@ -55,82 +55,75 @@ async def outcome_of(work: Any) -> Any:
 
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_every_call_of_a_tool_is_answered(transport: str, tool: str) -> None:
-    async def main() -> None:
-        async with client_of(transport) as client:
-            for way in failing.WAYS:
-                outcome = await outcome_of(client.call_tool(tool, {"how": way}))
-                assert isinstance(outcome, RequestError) or outcome.is_error, way
-            await client.ping()
-
-    run(main())
+@in_loop
+async def test_every_call_of_a_tool_is_answered(transport: str, tool: str) -> None:
+    async with client_of(transport) as client:
+        for way in failing.WAYS:
+            outcome = await outcome_of(client.call_tool(tool, {"how": way}))
+            assert isinstance(outcome, RequestError) or outcome.is_error, way
+        await client.ping()
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_every_request_for_a_resource_prompt_or_completion_is_answered(transport: str) -> None:
-    async def main() -> None:
-        async with client_of(transport) as client:
-            for way in failing.WAYS:
-                for mode in ("sync", "async"):
-                    ref = PromptReference(f"{mode}_prompt")
-                    uri = f"{mode}://{way.replace(' ', '%20')}"
-                    for work in (
-                        client.read_resource(uri),
-                        client.get_prompt(ref.name, {"how": way}),
-                        client.complete(ref, "how", way),
-                    ):
-                        outcome = await outcome_of(work)
-                        # A generator of texts is a list of suggestions as good as any.
-                        assert isinstance(outcome, RequestError) or way == "a generator"
-            await client.ping()
-
-    run(main())
+@in_loop
+async def test_every_request_for_a_resource_prompt_or_completion_is_answered(
+    transport: str,
+) -> None:
+    async with client_of(transport) as client:
+        for way in failing.WAYS:
+            for mode in ("sync", "async"):
+                ref = PromptReference(f"{mode}_prompt")
+                uri = f"{mode}://{way.replace(' ', '%20')}"
+                for work in (
+                    client.read_resource(uri),
+                    client.get_prompt(ref.name, {"how": way}),
+                    client.complete(ref, "how", way),
+                ):
+                    outcome = await outcome_of(work)
+                    # A generator of texts is a list of suggestions as good as any.
+                    assert isinstance(outcome, RequestError) or way == "a generator"
+        await client.ping()
 
 
 @cases("way", failing.FAILURES)
 @cases("transport", ["memory", "http"])
-def test_middleware_that_fails_is_answered(transport: str, way: str) -> None:
-    async def main() -> None:
-        async with client_of(transport, failing.failing_middleware(way)) as client:
-            assert isinstance(await outcome_of(client.list_tools()), RequestError)
-            await client.ping()
-
-    run(main())
+@in_loop
+async def test_middleware_that_fails_is_answered(transport: str, way: str) -> None:
+    async with client_of(transport, failing.failing_middleware(way)) as client:
+        assert isinstance(await outcome_of(client.list_tools()), RequestError)
+        await client.ping()
 
 
 # Under uvicorn the server ends with them.
 @pytest.mark.parametrize("transport", ["stdio"] if IS_UVICORN else ["stdio", "http"])
-def test_tasks_of_a_handler_that_exit_end_nothing_but_its_call(transport: str) -> None:
-    async def main() -> None:
-        async with client_of(transport) as client:
-            for way in failing.FAILURES:
-                outcome = await outcome_of(client.call_tool("group_tool", {"how": way}))
-                # A task that is cancelled does not fail its group.
-                is_failure = isinstance(outcome, RequestError) or outcome.is_error
-                assert is_failure == (way != "CancelledError"), way
-            await client.ping()
-
-    run(main())
+@in_loop
+async def test_tasks_of_a_handler_that_exit_end_nothing_but_its_call(transport: str) -> None:
+    async with client_of(transport) as client:
+        for way in failing.FAILURES:
+            outcome = await outcome_of(client.call_tool("group_tool", {"how": way}))
+            # A task that is cancelled does not fail its group.
+            is_failure = isinstance(outcome, RequestError) or outcome.is_error
+            assert is_failure == (way != "CancelledError"), way
+        await client.ping()
 
 
-def test_failed_calls_do_not_count_as_in_flight() -> None:
-    async def main() -> None:
-        server = Server("narrow", in_flight=2)
-        server.add_tool(failing.sync_tool)
-        async with connect(server, timeout=LONG) as client:
-            for way in failing.WAYS:
-                for _ in range(3):
-                    outcome = await outcome_of(client.call_tool("sync_tool", {"how": way}))
-                    assert "busy" not in str(outcome), way
-            (session,) = server._core.sessions
-            assert not session.dispatcher.running
-
-    run(main())
+@in_loop
+async def test_failed_calls_do_not_count_as_in_flight() -> None:
+    server = Server("narrow", in_flight=2)
+    server.add_tool(failing.sync_tool)
+    async with connect(server, timeout=LONG) as client:
+        for way in failing.WAYS:
+            for _ in range(3):
+                outcome = await outcome_of(client.call_tool("sync_tool", {"how": way}))
+                assert "busy" not in str(outcome), way
+        (session,) = server._core.sessions
+        assert not session.dispatcher.running
 
 
 @cases("is_async", [False, True], ids=["sync", "async"])
 @cases("way", failing.WAYS)
-def test_callbacks_of_a_client_that_fail_are_answered(way: str, is_async: bool) -> None:
+@in_loop
+async def test_callbacks_of_a_client_that_fail_are_answered(way: str, is_async: bool) -> None:
     server: Server[None] = Server("asking", ask_timeout=LONG)
 
     @server.tool
@@ -151,22 +144,21 @@ def test_callbacks_of_a_client_that_fail_are_answered(way: str, is_async: bool) 
         return failing.fail(way)
 
     callback = later if is_async else plain
-
-    async def main() -> None:
-        options: Any = {"on_sample": callback, "on_elicit": callback, "roots": callback}
-        options["revision"] = "2025-11-25"
-        async with connect(server, timeout=LONG, **options) as client:
-            result = await client.call_tool("ask")
-            expected = 2 if way == "a generator" else 3  # of folders, it is a list of roots
-            assert result.content[0].text.count("refused -32603") == expected
-            await client.ping()
-
-    run(main())
+    options: Any = {"on_sample": callback, "on_elicit": callback, "roots": callback}
+    options["revision"] = "2025-11-25"
+    async with connect(server, timeout=LONG, **options) as client:
+        result = await client.call_tool("ask")
+        expected = 2 if way == "a generator" else 3  # of folders, it is a list of roots
+        assert result.content[0].text.count("refused -32603") == expected
+        await client.ping()
 
 
 @cases("is_async", [False, True], ids=["sync", "async"])
 @cases("way", failing.WAYS)
-def test_in_rounds_a_callback_that_fails_ends_its_call_alone(way: str, is_async: bool) -> None:
+@in_loop
+async def test_in_rounds_a_callback_that_fails_ends_its_call_alone(
+    way: str, is_async: bool
+) -> None:
     server: Server[None] = Server("asking")
 
     @server.tool
@@ -180,16 +172,13 @@ def test_in_rounds_a_callback_that_fails_ends_its_call_alone(way: str, is_async:
     async def later(_: Any) -> Any:
         return failing.fail(way)
 
-    async def main() -> None:
-        callback = later if is_async else plain
-        async with connect(server, timeout=LONG, on_sample=callback) as client:
-            assert client.revision == "2026-07-28"
-            with pytest.raises(Exception) as caught:  # any, but none that ends tasks
-                await client.call_tool("ask")
-            assert not isinstance(caught.value, TimeoutError)
-            await client.ping()
-
-    run(main())
+    callback = later if is_async else plain
+    async with connect(server, timeout=LONG, on_sample=callback) as client:
+        assert client.revision == "2026-07-28"
+        with pytest.raises(Exception) as caught:  # any, but none that ends tasks
+            await client.call_tool("ask")
+        assert not isinstance(caught.value, TimeoutError)
+        await client.ping()
 
 
 @cases("way", failing.FAILURES)
@@ -276,21 +265,20 @@ def test_a_forked_child_that_returns_writes_nothing_and_ends(method: str, params
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("tool", ["fork_in_thread", "fork_on_loop", "fork_inline"])
-def test_a_child_forked_by_an_http_server_ends(tool: str) -> None:
-    async def main() -> None:
-        async with client_of("http") as client:
-            result = await client.call_tool(tool)
-            parent, forked = map(int, result.content[0].text.split())
-            assert parent == os.getpid()
-            await asyncio.to_thread(os.waitpid, forked, 0)
-            await client.ping()
-
-    run(main())
+@in_loop
+async def test_a_child_forked_by_an_http_server_ends(tool: str) -> None:
+    async with client_of("http") as client:
+        result = await client.call_tool(tool)
+        parent, forked = map(int, result.content[0].text.split())
+        assert parent == os.getpid()
+        await asyncio.to_thread(os.waitpid, forked, 0)
+        await client.ping()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_a_child_forked_by_a_callback_of_a_client_ends(is_async: bool) -> None:
+@in_loop
+async def test_a_child_forked_by_a_callback_of_a_client_ends(is_async: bool) -> None:
     server: Server[None] = Server("asking")
     children: list[int] = []
 
@@ -306,13 +294,10 @@ def test_a_child_forked_by_a_callback_of_a_client_ends(is_async: bool) -> None:
     async def fork_later(params: Any) -> CreateMessageResult:
         return fork(params)
 
-    async def main() -> None:
-        callback = fork_later if is_async else fork
-        async with connect(server, timeout=LONG, on_sample=callback) as client:
-            assert (await client.call_tool("ask")).content[0].text == "hi"
-            await asyncio.to_thread(os.waitpid, children[0], 0)
-
-    run(main())
+    callback = fork_later if is_async else fork
+    async with connect(server, timeout=LONG, on_sample=callback) as client:
+        assert (await client.call_tool("ask")).content[0].text == "hi"
+        await asyncio.to_thread(os.waitpid, children[0], 0)
 
 
 # -- lifespans

@@ -13,7 +13,7 @@ from accord.errors import MessageTooLarge, RemoteProtocolError, RequestError
 from interaction.servers import sizes
 from support.http_server import bounded
 from support.processes import Child, python
-from support.waiting import LONG, run
+from support.waiting import LONG, in_loop
 
 SERVER = Path(sizes.__file__)
 ID_LAST = SERVER.with_name("id_last.py")
@@ -38,74 +38,69 @@ async def joined(transport: str, *, server: int, client: int) -> Any:
 
 
 @pytest.mark.parametrize("transport", ["stdio", "memory", "http"])
-def test_an_answer_above_the_limit_of_the_server_is_an_error_that_names_it(transport: str) -> None:
-    async def main() -> None:
-        async with joined(transport, server=SMALL, client=LARGE) as client:
-            for work, name in (
-                (client.call_tool("give", {"size": SMALL}), "tool give"),
-                (client.call_tool("give_async", {"size": SMALL}), "tool give_async"),
-                (client.call_tool("give_inline", {"size": SMALL}), "tool give_inline"),
-                (client.call_tool("refuse", {"size": SMALL}), "tool refuse"),
-                (client.read_resource(f"text://{SMALL}"), "resource text://{size}"),
-                (client.get_prompt("words", {"size": str(SMALL)}), "prompt words"),
-            ):
-                with pytest.raises(RequestError) as caught:
-                    await work
-                text = caught.value.message
-                assert text.startswith(f"{name}: the answer has 100")
-                assert text.endswith(f"more than the limit of {SMALL} (message_bytes)")
-            result = await client.call_tool("give", {"size": SMALL // 4})
-            assert len(result.content[0].text) == SMALL // 4
-
-    run(main())
+@in_loop
+async def test_an_answer_above_the_limit_of_the_server_is_an_error_that_names_it(
+    transport: str,
+) -> None:
+    async with joined(transport, server=SMALL, client=LARGE) as client:
+        for work, name in (
+            (client.call_tool("give", {"size": SMALL}), "tool give"),
+            (client.call_tool("give_async", {"size": SMALL}), "tool give_async"),
+            (client.call_tool("give_inline", {"size": SMALL}), "tool give_inline"),
+            (client.call_tool("refuse", {"size": SMALL}), "tool refuse"),
+            (client.read_resource(f"text://{SMALL}"), "resource text://{size}"),
+            (client.get_prompt("words", {"size": str(SMALL)}), "prompt words"),
+        ):
+            with pytest.raises(RequestError) as caught:
+                await work
+            text = caught.value.message
+            assert text.startswith(f"{name}: the answer has 100")
+            assert text.endswith(f"more than the limit of {SMALL} (message_bytes)")
+        result = await client.call_tool("give", {"size": SMALL // 4})
+        assert len(result.content[0].text) == SMALL // 4
 
 
 @pytest.mark.parametrize("tool", ["give", "give_async"])
 @pytest.mark.parametrize("command", ["accord", "id last"])
-def test_an_answer_above_the_limit_of_the_client_fails_its_call(command: str, tool: str) -> None:
+@in_loop
+async def test_an_answer_above_the_limit_of_the_client_fails_its_call(
+    command: str, tool: str
+) -> None:
     files = {"accord": [str(SERVER), str(LARGE)], "id last": [str(ID_LAST)]}
-
-    async def main() -> None:
-        target = [sys.executable, *files[command]]
-        limits = Limits(message_bytes=SMALL)
-        async with connect(target, timeout=5 * LONG, limits=limits, env=ENV) as client:
-            for _ in range(2):
-                with pytest.raises(RemoteProtocolError) as caught:
-                    await client.call_tool(tool, {"size": 3 * SMALL})
-                assert str(caught.value) == (
-                    f"tools/call: the answer exceeds the limit of {SMALL} bytes (message_bytes); "
-                    "connect(..., limits=Limits(message_bytes=...)) raises it"
-                )
-                await client.ping()
-
-    run(main())
+    target = [sys.executable, *files[command]]
+    limits = Limits(message_bytes=SMALL)
+    async with connect(target, timeout=5 * LONG, limits=limits, env=ENV) as client:
+        for _ in range(2):
+            with pytest.raises(RemoteProtocolError) as caught:
+                await client.call_tool(tool, {"size": 3 * SMALL})
+            assert str(caught.value) == (
+                f"tools/call: the answer exceeds the limit of {SMALL} bytes (message_bytes); "
+                "connect(..., limits=Limits(message_bytes=...)) raises it"
+            )
+            await client.ping()
 
 
 @pytest.mark.parametrize("transport", ["stdio", "memory", "http"])
-def test_arguments_above_the_limit_of_the_client_are_not_sent(transport: str) -> None:
-    async def main() -> None:
-        async with joined(transport, server=LARGE, client=SMALL) as client:
-            with pytest.raises(MessageTooLarge) as caught:
-                await client.call_tool("take", {"text": "x" * SMALL})
-            assert str(caught.value).startswith("tools/call: the message has 100")
-            assert f"the limit of {SMALL} (message_bytes)" in str(caught.value)
-            result = await client.call_tool("take", {"text": "x" * (SMALL // 2)})
-            assert result.content[0].text == str(SMALL // 2)
-
-    run(main())
+@in_loop
+async def test_arguments_above_the_limit_of_the_client_are_not_sent(transport: str) -> None:
+    async with joined(transport, server=LARGE, client=SMALL) as client:
+        with pytest.raises(MessageTooLarge) as caught:
+            await client.call_tool("take", {"text": "x" * SMALL})
+        assert str(caught.value).startswith("tools/call: the message has 100")
+        assert f"the limit of {SMALL} (message_bytes)" in str(caught.value)
+        result = await client.call_tool("take", {"text": "x" * (SMALL // 2)})
+        assert result.content[0].text == str(SMALL // 2)
 
 
 @pytest.mark.parametrize("transport", ["stdio", "memory"])
-def test_arguments_above_the_limit_of_the_server_fail_their_call(transport: str) -> None:
-    async def main() -> None:
-        async with joined(transport, server=SMALL, client=LARGE) as client:
-            for size in (SMALL, 4 * SMALL):
-                with pytest.raises(RequestError, match=r"message_bytes") as caught:
-                    await client.call_tool("take", {"text": "x" * size})
-                assert caught.value.code == -32600
-                await client.ping()
-
-    run(main())
+@in_loop
+async def test_arguments_above_the_limit_of_the_server_fail_their_call(transport: str) -> None:
+    async with joined(transport, server=SMALL, client=LARGE) as client:
+        for size in (SMALL, 4 * SMALL):
+            with pytest.raises(RequestError, match=r"message_bytes") as caught:
+                await client.call_tool("take", {"text": "x" * size})
+            assert caught.value.code == -32600
+            await client.ping()
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["id first", "id last"])
