@@ -10,14 +10,14 @@ from accord.http.settings import (
     HttpSettings,
     ListenSettings,
     SettingRow,
-    describe_settings,
     find_variable,
+    read_attributes,
     settings_of,
 )
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "settings.md"
-_ABOUT = describe_settings(HttpLimits, HttpSettings, ListenSettings, RunSettings)
+_ABOUT = read_attributes(HttpLimits, HttpSettings, ListenSettings, RunSettings)
 _MEGABYTE = 1024 * 1024
 _HEAD = """\
 # Settings of HTTP

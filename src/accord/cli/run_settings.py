@@ -12,8 +12,8 @@ from accord.http.settings import (
     HttpSettings,
     ListenSettings,
     SettingRow,
-    describe_settings,
     find_variable,
+    read_attributes,
     settings_of,
 )
 from accord.runtime import GRACE
@@ -65,7 +65,7 @@ DEFAULTS: Final[RunSettings] = {
 
 def option_lines(*left_out: str) -> str:
     """Return the options for settings, as `add_options` reads them."""
-    about = describe_settings(HttpSettings, ListenSettings, RunSettings)
+    about = read_attributes(HttpSettings, ListenSettings, RunSettings)
     lines = []
     for name, setting in SETTINGS.items():
         if name in left_out:

@@ -277,8 +277,8 @@ def settings_of(table: type) -> dict[str, SettingRow]:
     }
 
 
-def describe_settings(*tables: type) -> dict[str, str]:
-    """Return what settings are for, by name: the docstrings of the tables say it."""
+def read_attributes(*tables: type) -> dict[str, str]:
+    """Return what attributes of classes are, by name: their docstrings say it."""
     found: dict[str, str] = {}
     for table in tables:
         text = (table.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]

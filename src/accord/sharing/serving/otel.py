@@ -7,7 +7,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.sharing.workers.metrics import COUNTS
+from accord.sharing.workers.metrics import ABOUT, COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,7 +52,7 @@ class WorkerObserver:
                 else meter.create_observable_gauge
             )
             callback = partial(_observe, self._servers, attribute)
-            create(instrument_name(attribute), [callback], row.unit, row.what)
+            create(instrument_name(attribute), [callback], row.unit, ABOUT[attribute])
 
     def add(self, server: "ServerCore") -> None:
         """Observe the worker of a server, whenever it has one."""

@@ -11,10 +11,12 @@ import msgspec
 
 from accord.errors import StoreError, StoreUnavailable
 from accord.http.server.metrics import FORMAT, CountReport, MetricFamily, MetricKind
+from accord.http.settings import read_attributes
 from accord.sharing.backends.backend import Backend, ForwardingBackend
 from accord.sharing.workers import names
 
 __all__ = [
+    "ABOUT",
     "COUNTS",
     "CountRow",
     "MeasuredBackend",
@@ -43,125 +45,53 @@ class CountRow(NamedTuple):
         name: of its metric family.
         kind: of its metric family.
         unit: as OpenTelemetry writes it.
-        what: what is counted.
     """
 
     name: str
     kind: MetricKind
     unit: str
-    what: str
 
 
 class WorkerMetrics(msgspec.Struct):
-    """Counts of one worker since its start, and what holds at present."""
+    """Counts of one worker since its start, and what holds at present.
 
-    takeovers: Annotated[
-        int,
-        CountRow(
-            "worker_takeovers",
-            "counter",
-            "{worker}",
-            "Lost workers whose work this one has taken over.",
-        ),
-    ] = 0
-    fenced_appends: Annotated[
-        int,
-        CountRow(
-            "worker_fenced_appends",
-            "counter",
-            "{append}",
-            "Entries that were refused because another worker has taken over.",
-        ),
-    ] = 0
-    missed_notifications: Annotated[
-        int,
-        CountRow(
-            "worker_missed_bells",
-            "counter",
-            "{bell}",
-            "Times that something new was found in the store without a notification.",
-        ),
-    ] = 0
-    inbox_lag: Annotated[
-        int,
-        CountRow(
-            "worker_inbox_lag",
-            "gauge",
-            "{message}",
-            "Messages that waited when the inbox was last read.",
-        ),
-    ] = 0
-    store_errors: Annotated[
-        int,
-        CountRow(
-            "store_errors",
-            "counter",
-            "{error}",
-            "Operations that the store did not answer, or failed.",
-        ),
-    ] = 0
-    store_seconds: Annotated[
-        float,
-        CountRow(
-            "store_seconds",
-            "counter",
-            "s",
-            "Seconds that all operations of the store took together.",
-        ),
-    ] = 0.0
-    store_operations: Annotated[
-        int, CountRow("store_operations", "counter", "{operation}", "Operations of the store.")
-    ] = 0
-    streams_followed: Annotated[
-        int,
-        CountRow(
-            "worker_streams_followed",
-            "gauge",
-            "{stream}",
-            "Logs in the store that responses of this worker follow.",
-        ),
-    ] = 0
-    sessions_loaded: Annotated[
-        int,
-        CountRow(
-            "worker_sessions_loaded",
-            "counter",
-            "{session}",
-            "Sessions that were read from the store.",
-        ),
-    ] = 0
-    sessions_saved: Annotated[
-        int,
-        CountRow(
-            "worker_sessions_saved",
-            "counter",
-            "{session}",
-            "Changes of sessions that were written to the store.",
-        ),
-    ] = 0
-    messages_sent: Annotated[
-        int, CountRow("worker_messages_sent", "counter", "{message}", "Messages to other workers.")
-    ] = 0
+    Attributes:
+        takeovers: Lost workers whose work this one has taken over.
+        fenced_appends: Entries that were refused because another worker has taken over.
+        missed_notifications: Times that something new was found in the store without a
+            notification.
+        inbox_lag: Messages that waited when the inbox was last read.
+        store_errors: Operations that the store did not answer, or failed.
+        store_seconds: Seconds that all operations of the store took together.
+        store_operations: Operations of the store.
+        streams_followed: Logs in the store that responses of this worker follow.
+        sessions_loaded: Sessions that were read from the store.
+        sessions_saved: Changes of sessions that were written to the store.
+        messages_sent: Messages to other workers.
+        messages_received: Messages from other workers.
+        lease_margin: Seconds that were left of the lease when it was last renewed.
+    """
+
+    takeovers: Annotated[int, CountRow("worker_takeovers", "counter", "{worker}")] = 0
+    fenced_appends: Annotated[int, CountRow("worker_fenced_appends", "counter", "{append}")] = 0
+    missed_notifications: Annotated[int, CountRow("worker_missed_bells", "counter", "{bell}")] = 0
+    inbox_lag: Annotated[int, CountRow("worker_inbox_lag", "gauge", "{message}")] = 0
+    store_errors: Annotated[int, CountRow("store_errors", "counter", "{error}")] = 0
+    store_seconds: Annotated[float, CountRow("store_seconds", "counter", "s")] = 0.0
+    store_operations: Annotated[int, CountRow("store_operations", "counter", "{operation}")] = 0
+    streams_followed: Annotated[int, CountRow("worker_streams_followed", "gauge", "{stream}")] = 0
+    sessions_loaded: Annotated[int, CountRow("worker_sessions_loaded", "counter", "{session}")] = 0
+    sessions_saved: Annotated[int, CountRow("worker_sessions_saved", "counter", "{session}")] = 0
+    messages_sent: Annotated[int, CountRow("worker_messages_sent", "counter", "{message}")] = 0
     messages_received: Annotated[
-        int,
-        CountRow(
-            "worker_messages_received", "counter", "{message}", "Messages from other workers."
-        ),
+        int, CountRow("worker_messages_received", "counter", "{message}")
     ] = 0
-    lease_margin: Annotated[
-        float,
-        CountRow(
-            "worker_lease_margin_seconds",
-            "gauge",
-            "s",
-            "Seconds that were left of the lease when it was last renewed.",
-        ),
-    ] = 0.0
+    lease_margin: Annotated[float, CountRow("worker_lease_margin_seconds", "gauge", "s")] = 0.0
 
     def describe(self) -> list[MetricFamily]:
         """Return the counts as metric families."""
         return [
-            MetricFamily(row.name, row.kind, row.what, [({}, getattr(self, attribute))])
+            MetricFamily(row.name, row.kind, ABOUT[attribute], [({}, getattr(self, attribute))])
             for attribute, row in COUNTS.items()
         ]
 
@@ -170,6 +100,8 @@ COUNTS: Final[dict[str, CountRow]] = {
     attribute: kind.__metadata__[0] for attribute, kind in WorkerMetrics.__annotations__.items()
 }
 """All counts of a worker by attribute, in the order in which they are published."""
+ABOUT: Final = dict.fromkeys(COUNTS, "") | read_attributes(WorkerMetrics)
+"""What each of them counts."""
 
 
 # -- operations of the store
