@@ -41,6 +41,7 @@ from http_server import SCRAPS, WITNESS, Case, Talk, corpus, message, post
 
 from accord import Server
 from accord.http.server.listener_request import ReceivedHead
+from accord.http.settings import HttpLimits
 from support.http1_answers import NotHttp, answers
 from support.http1_corpus import CASES
 from support.http1_memory import Memory, MemoryTransport
@@ -72,7 +73,7 @@ class Target:
             self.canaries.append(case)
             return case
 
-        self.app = server.asgi(sessions=False, body_timeout=3_600.0, grace=0.0)
+        self.app = server.asgi(sessions=False, limits=HttpLimits(body_timeout=3_600.0), grace=0.0)
         self.errors = Errors()
         self.memory: Memory
         self._number = 0
@@ -81,7 +82,7 @@ class Target:
         logging.getLogger().addHandler(self.errors)
         asyncio.get_running_loop().set_exception_handler(self._note)
         await self.app.start()
-        self.memory = Memory(self.app, self.app.options)
+        self.memory = Memory(self.app, self.app.options["limits"])
 
     def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.errors.found.append(f"{context.get('message')}: {context.get('exception')!r}")

@@ -45,6 +45,7 @@ from accord import Context, Server
 from accord.http.server.connection import HttpConnection
 from accord.http.server.running import ServedApp, fastest_loop
 from accord.http.server.sockets import listen
+from accord.http.settings import HttpLimits
 from accord.runtime.tasks import run_to_end
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -123,10 +124,9 @@ class Target:
 
         self.app = server.asgi(
             sse=True,
-            body_timeout=0.5,
+            limits=HttpLimits(body_timeout=0.5, write_timeout=2.0),
             sessions=200,
             grace=0.0,
-            write_timeout=2.0,
             keep_alive=2.0,
             principal=_caller,
         )
