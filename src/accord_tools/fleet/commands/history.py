@@ -10,8 +10,7 @@ from accord.cli.options import TEXT_OR_JSON, is_json, kind_of_work
 from accord.cli.terminal import note, painter, say, say_json
 
 if TYPE_CHECKING:
-    from accord_tools.fleet.history import RunSummary
-    from accord_tools.fleet.history.past import PastResult, ServerPast
+    from accord_tools.fleet.history.history import PastResult, RunSummary, ServerPast
     from accord_tools.fleet.results import RunDifference
 
 

@@ -5,11 +5,14 @@ new rule is never a regression. Results of a server that could not be checked sa
 its requirements; that it can no longer be checked is the difference.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from accord.protocol.verdict import VerdictName
 from accord.types import JsonObject
 from accord_tools.fleet.results import (
     CatalogChange,
@@ -382,3 +385,43 @@ _TIMINGS: Final = {
     "a slow call (95 %)": "call_95",
     "a slow ping (95 %)": "ping_95",
 }
+
+
+# -- flaky requirements: their verdicts change although nothing else did
+
+# A verdict that changed this often, within the runs that are looked at, changes by chance.
+_CHANGES: Final = 3
+
+
+class ServerObservation(NamedTuple):
+    """The verdicts of one run by requirement, and all that could explain different ones."""
+
+    causes: tuple[object, ...]
+    verdicts: Mapping[str, VerdictName]
+
+
+def observe(result: ServerResult, rules: str, accord: str) -> ServerObservation:
+    """Return what a result says about verdicts.
+
+    Args:
+        result: of a run.
+        rules: the digest of the run's set of rules.
+        accord: the version that made it.
+    """
+    catalog = "" if result.catalog is None else result.catalog.digest
+    causes = (result.server_version, catalog, rules, accord, result.revisions)
+    return ServerObservation(causes, result.verdicts)
+
+
+def find_flaky(observations: Sequence[ServerObservation]) -> tuple[str, ...]:
+    """Return the requirements whose verdicts change by chance.
+
+    Args:
+        observations: of one server, in the order of time.
+    """
+    changes: Counter[str] = Counter()
+    for before, after in pairwise(observations):
+        if before.causes == after.causes:
+            both = before.verdicts.keys() & after.verdicts.keys()
+            changes.update(id for id in both if before.verdicts[id] != after.verdicts[id])
+    return tuple(sorted(id for id, count in changes.items() if count >= _CHANGES))

@@ -13,18 +13,19 @@ import msgspec
 from accord.cli.options import did_you_mean
 from accord.types import JsonObject
 from accord_tools.fleet.definition import DEFAULT_HISTORY, FleetError
-from accord_tools.fleet.history.comparison import ComparisonContext, FindChanges, compare_runs
-from accord_tools.fleet.history.database import HistoryDatabase, explain_errors
-from accord_tools.fleet.history.exports import ExportedRun, read_export, read_moment
-from accord_tools.fleet.history.older_form import convert
-from accord_tools.fleet.history.past import (
+from accord_tools.fleet.history.comparison import (
+    ComparisonContext,
+    FindChanges,
     ServerObservation,
-    ServerPast,
-    as_point,
-    describe_past,
+    SharedRules,
+    compare_results,
+    compare_runs,
     find_flaky,
     observe,
 )
+from accord_tools.fleet.history.database import HistoryDatabase, explain_errors
+from accord_tools.fleet.history.exports import ExportedRun, read_export, read_moment
+from accord_tools.fleet.history.older_form import convert
 from accord_tools.fleet.history.storage import (
     StoredCatalog,
     StoredResult,
@@ -39,6 +40,7 @@ from accord_tools.fleet.results import (
     FleetRun,
     FleetView,
     RunComparison,
+    RunDifference,
     ServerDocuments,
     ServerResult,
     ServerTiming,
@@ -97,6 +99,33 @@ class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
     kept: int
     size_before: int
     size_after: int
+
+
+class PastResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One result of a server, and how it differs from the one before it."""
+
+    point: TrendPoint
+    server_version: str = ""
+    commit: str = ""
+    is_finished: bool = True
+    reasons: tuple[str, ...] = ()
+    differences: tuple[RunDifference, ...] = ()
+
+
+class ServerPast(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of one server over time, the oldest first."""
+
+    name: str
+    first_seen: str
+    owner: str
+    tags: tuple[str, ...]
+    flaky: tuple[str, ...]
+    results: tuple[PastResult, ...]
+
+
+def as_point(row: Any) -> TrendPoint:
+    """Return a row of a result, joined with that of its run, as a point of a trend."""
+    return msgspec.convert({**dict(row), "is_reused": bool(row["reused_from"])}, TrendPoint)
 
 
 def as_summary(row: Any) -> RunSummary:
@@ -490,16 +519,41 @@ class History:
         if not rows:
             raise FleetError(f"the history has no server {name!r}{self._suggest(name)}")
         pairs = [(row, self._unpack_result(row)) for row in reversed(rows)]
-        _, newest = pairs[-1]
         context = ComparisonContext(catalogs=self.catalog, find_changes=find_changes)
+        found = [
+            PastResult(
+                point=as_point(row),
+                server_version=result.server_version,
+                commit=row["git_commit"],
+                is_finished=bool(row["is_finished"]),
+                reasons=result.reasons,
+                differences=self._compare_results(before, (row, result), context),
+            )
+            for before, (row, result) in zip((None, *pairs), pairs, strict=False)
+        ]
+        _, newest = pairs[-1]
         return ServerPast(
             name=name,
             first_seen=rows[0]["first_seen"],
             owner=newest.owner,
             tags=newest.tags,
             flaky=self.flaky(name),
-            results=describe_past(pairs, limit, self._find_rules, context),
+            results=tuple(found[-limit:]),
         )
+
+    def _compare_results(
+        self,
+        before: tuple[Any, ServerResult] | None,
+        after: tuple[Any, ServerResult],
+        context: ComparisonContext,
+    ) -> tuple[RunDifference, ...]:
+        if before is None:
+            return ()
+        old, new = (row["rules_digest"] for row, _ in (before, after))
+        is_same = old == new
+        ids = None if is_same else frozenset(self._find_rules(old)) & {*self._find_rules(new)}
+        shared = SharedRules(ids, is_same, before[0]["accord"] == after[0]["accord"])
+        return tuple(compare_results(before[1], after[1], shared, context))
 
     def _suggest(self, name: str) -> str:
         query = "SELECT DISTINCT server FROM results ORDER BY server"
