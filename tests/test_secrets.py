@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as draw
 from msgspec.structs import replace
 
-from accord.secrets.filter import HIDDEN, SecretFilter, find_given
+from accord.secrets.filter import HIDDEN, SecretFilter, find_given, hide_forms
 from accord.secrets.masks import TOO_DEEP, Secrets
 from accord.secrets.recognition import is_secret_name
 from accord.trace import HttpFacts, Record
@@ -579,6 +579,14 @@ def test_a_message_that_is_nested_too_deeply_is_not_shown():
     seen = Secrets().apply(deep)
     assert (seen.message, seen.raw) == (None, TOO_DEEP)
     assert Secrets().hide_json(data) == b"null"
+
+
+def test_a_member_of_json_within_a_text_is_masked_at_any_level():
+    text = json.dumps({"password": "hush-1", "user": "me"})
+    for _ in range(2):
+        assert "hush-1" not in hide_forms(f"it said: {text}")
+        assert "me" in hide_forms(f"it said: {text}")
+        text = json.dumps(text)
 
 
 def test_half_a_surrogate_pair_does_not_stop_the_masking():

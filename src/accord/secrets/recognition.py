@@ -71,8 +71,11 @@ _PAIR: Final = re.compile(
     r"([?&]?)(?<![\w.-])([\w.-]{1,60}+)=(?:\"([^\"\n]{1,4096})\"|'([^'\n]{1,4096})'|([^\s&;,\"'<>()]+))"
 )
 _MEMBER: Final = re.compile(
-    # JSON within JSON has a backslash before each quote.
-    r"(\\{0,3}[\"'])([\w.-]{1,60})\1(\s{0,8}:\s{0,8})(\\{0,3}[\"'])((?:(?!\4)(?:[^\\\n]|\\.)){1,4096})\4"
+    r"([\"'])([\w.-]{1,60})\1(\s{0,8}:\s{0,8})([\"'])((?:(?!\4)[^\\\n]|\\.){1,4096})\4"
+)
+# JSON within JSON has backslashes before each quote.
+_INNER_MEMBER: Final = re.compile(
+    r"(\\{1,3}\")([\w.-]{1,60})\1(\s{0,8}:\s{0,8})(\\{1,3}\")((?:(?!\4)(?:[^\\\n]|\\.)){1,4096})\4"
 )
 # As people write it: "my password is hunter2". It has letters with digits or signs, or digits only,
 # or is quoted; "the password is case-sensitive" and "the token is base64-encoded" are prose.
@@ -291,6 +294,8 @@ def mask_forms(text: str, mask: Mask) -> str:
         text = pattern.sub(lambda found: _mask_last_group(found, mask), text)
     text = _CARD.sub(lambda found: mask(found[0]) if is_card_number(found[0]) else found[0], text)
     text = _MEMBER.sub(lambda found: _mask_member(found, mask), text)
+    if '\\"' in text:
+        text = _INNER_MEMBER.sub(lambda found: _mask_member(found, mask), text)
     return _PAIR.sub(lambda found: _mask_pair(found, mask), text)
 
 
