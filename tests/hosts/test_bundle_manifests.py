@@ -136,8 +136,8 @@ def target(tmp_path, document, files=("server/index.js",), system="linux", **val
 
 def test_the_folder_of_the_bundle_is_filled_in(tmp_path):
     found = target(tmp_path, BASE)
-    assert found.entry.command == ("node", f"{tmp_path}/place/server/index.js")
-    assert (found.entry.name, found.title) == ("desk", "desk")
+    assert found.command == ("node", f"{tmp_path}/place/server/index.js")
+    assert (found.name, found.title) == ("desk", "desk")
     assert found.bundle is not None
 
 
@@ -145,9 +145,7 @@ def test_relative_paths_of_the_bundle_are_completed(tmp_path):
     document = with_command("server/tool", ["--config", "./data.json", "other"])
     found = target(tmp_path, document, ["server/tool", "data.json"])
     place = tmp_path / "place"
-    assert found.entry.command == (
-        *(f"{place}/server/tool", "--config", f"{place}/data.json", "other"),
-    )
+    assert found.command == (*(f"{place}/server/tool", "--config", f"{place}/data.json", "other"),)
 
 
 def test_folders_of_the_user_are_filled_in(tmp_path):
@@ -170,9 +168,9 @@ def test_the_command_of_the_platform_is_taken(tmp_path):
     }
     document = with_server(type="binary", mcp_config=config)
     files = ["bin/tool.exe"]
-    windows = target(tmp_path, document, files, "windows").entry
+    windows = target(tmp_path, document, files, "windows")
     assert windows.command == (str(tmp_path / "place" / "bin" / "tool.exe"), "b")
-    mac = target(tmp_path, document, files, "macos").entry
+    mac = target(tmp_path, document, files, "macos")
     assert (mac.command, mac.env) == (("tool", "a"), {"A": "2"})
     assert target(tmp_path, document, files).env == {"A": "1"}
 
@@ -191,7 +189,7 @@ def test_a_secret_is_a_variable_and_never_a_literal(tmp_path):
     )
     for values in ({}, {"api_key": "hidden"}, {"DESK_KEY": "hidden"}):
         found = target(tmp_path, document, **values)
-        assert found.entry.env == {"DESK_KEY": "${env:DESK_KEY}"}
+        assert found.env == {"DESK_KEY": "${env:DESK_KEY}"}
         (needed,) = found.needed
         assert (needed.name, needed.key, needed.is_secret) == ("DESK_KEY", "api_key", True)
         assert "hidden" not in repr(found)
@@ -209,20 +207,20 @@ def test_values_defaults_and_absent_values_are_filled_in(tmp_path):
     )
     home = tmp_path / "home"
     found = target(tmp_path, document)
-    assert found.entry.command[1:] == ("--level=3", f"{home}/a", f"{home}/b")
-    assert found.entry.env == {"ON": "true"}
+    assert found.command[1:] == ("--level=3", f"{home}/a", f"{home}/b")
+    assert found.env == {"ON": "true"}
     assert "T can be set: --env DB=VALUE" in found.remarks
     given = target(tmp_path, document, level="5", DB="x.db", on="no", absent="z", dirs="/1:/2")
     project = tmp_path / "project"
-    assert given.entry.command[1:] == ("--level=5", "--db", f"{project}/x.db", "/1", "/2")
-    assert given.entry.env == {"ON": "false", "OFF": "z"}
+    assert given.command[1:] == ("--level=5", "--db", f"{project}/x.db", "/1", "/2")
+    assert given.env == {"ON": "false", "OFF": "z"}
     assert f"there is no {project}/x.db" in given.remarks
 
 
 def test_a_required_value_is_asked_for(tmp_path):
     document = with_command(args=["${user_config.dir}"], dir=setting("directory", required=True))
     found = target(tmp_path, document)
-    assert found.entry.command[1:] == ("${env:DIR}",)
+    assert found.command[1:] == ("${env:DIR}",)
     assert [(each.name, each.type) for each in found.needed] == [("DIR", "directory")]
 
 
@@ -245,7 +243,7 @@ def test_several_values_in_one_text_are_joined_with_a_remark(tmp_path):
         env={"DIRS": "${user_config.dirs}"}, dirs=setting("directory", multiple=True)
     )
     found = target(tmp_path, document, dirs="/1:/2")
-    assert found.entry.env == {"DIRS": "/1:/2"}
+    assert found.env == {"DIRS": "/1:/2"}
     assert "the values of dirs are joined with :" in found.remarks
 
 
@@ -260,7 +258,7 @@ def test_a_python_server_for_another_version_gets_one_of_the_path(tmp_path):
         "compatibility": {"runtimes": {"python": ">=3.8,<3.10"}},
     }
     found = target(tmp_path, document)
-    assert found.entry.command == ("python3",)
+    assert found.command == ("python3",)
     assert "needs Python >=3.8,<3.10, which was not found" in found.remarks[-1]
     make_program(tmp_path / "bin" / "python3.12")
     python = make_program(tmp_path / "bin" / "python3.9")
@@ -271,7 +269,7 @@ def test_a_project_of_uv_is_run_by_uv(tmp_path):
     document = {**with_server(type="uv", entry_point="src/x.py"), "manifest_version": "0.4"}
     del document["server"]["mcp_config"]
     found = target(tmp_path, document)
-    assert found.entry.command == ("uv", "run", "--directory", f"{tmp_path}/place", "src/x.py")
+    assert found.command == ("uv", "run", "--directory", f"{tmp_path}/place", "src/x.py")
 
 
 def test_a_node_that_is_too_old_is_remarked(tmp_path):
