@@ -10,7 +10,7 @@ from accord.auth import Protected, StaticTokens
 from accord.http.settings import HttpLimits
 from accord.protocol.codec import Limits
 from support.http_offer import offer
-from support.http_server import bounded, on_listener
+from support.http_server import bounded, giving, on_listener
 from support.http_talk import BOTH, Response, call, initialize, request, text_of
 from support.tables import cases
 from support.waiting import LONG, run, until
@@ -96,78 +96,72 @@ def paired(scenario, port):
     run(connected())
 
 
+on_wire = giving("wire", paired, of="port")
+
+
 # -- Upgrade
 
 
 @pytest.mark.parametrize("protocol", ["h2c", "websocket", "anything"])
-def test_the_body_of_an_upgrade_request_is_never_read_as_the_next_request(port, protocol):
+@on_wire
+async def test_the_body_of_an_upgrade_request_is_never_read_as_the_next_request(wire, protocol):
     smuggled = head(method="GET", path="/healthz")
-
-    async def scenario(wire):
-        await wire.send(
-            head("Connection: Upgrade", f"Upgrade: {protocol}", f"Content-Length: {len(smuggled)}")
-        )
-        await asyncio.sleep(0.05)  # clock: so that the body arrives in another read
-        await wire.send(smuggled)
-        found = await wire.rest()
-        assert found.count(b"HTTP/1.1 ") == 1
-        assert found.startswith(b"HTTP/1.1 400 ")  # the body is not a message
-        assert b"connection: close" in found
-
-    paired(scenario, port)
+    await wire.send(
+        head("Connection: Upgrade", f"Upgrade: {protocol}", f"Content-Length: {len(smuggled)}")
+    )
+    await asyncio.sleep(0.05)  # clock: so that the body arrives in another read
+    await wire.send(smuggled)
+    found = await wire.rest()
+    assert found.count(b"HTTP/1.1 ") == 1
+    assert found.startswith(b"HTTP/1.1 400 ")  # the body is not a message
+    assert b"connection: close" in found
 
 
 @pytest.mark.parametrize("form", ["length", "chunked", "length, later", "chunked, later"])
-def test_a_client_that_offers_h2c_is_served_over_http_1(port, form):
-    async def scenario(wire):
-        framing = f"Content-Length: {len(OPENING)}"
-        body = OPENING
-        if form.startswith("chunked"):
-            framing = "Transfer-Encoding: chunked"
-            body = b"%x\r\n%b\r\n0\r\nX-Trailer: 1\r\n\r\n" % (len(OPENING), OPENING)
-        offered = (
-            "Connection: Upgrade, HTTP2-Settings",
-            "Upgrade: h2c",
-            "HTTP2-Settings: AAMAAABk",
-        )
-        data = head(*offered, framing)
-        if form.endswith("later"):
-            await wire.send(data)
-            await wire.send(body[:20])
-            data = body[20:]
-            await asyncio.sleep(0.02)  # clock: so that the body arrives in another read
-        else:
-            data += body
-        await wire.send(data + head(method="GET", path="/healthz"))
-        response = await wire.response()
-        assert response.status == 200
-        assert response.headers["connection"] == "close"
-        assert json.loads(response.raw)["result"]["serverInfo"]["name"] == "offer"
-        assert await wire.rest() == b""
-
-    paired(scenario, port)
+@on_wire
+async def test_a_client_that_offers_h2c_is_served_over_http_1(wire, form):
+    framing = f"Content-Length: {len(OPENING)}"
+    body = OPENING
+    if form.startswith("chunked"):
+        framing = "Transfer-Encoding: chunked"
+        body = b"%x\r\n%b\r\n0\r\nX-Trailer: 1\r\n\r\n" % (len(OPENING), OPENING)
+    offered = (
+        "Connection: Upgrade, HTTP2-Settings",
+        "Upgrade: h2c",
+        "HTTP2-Settings: AAMAAABk",
+    )
+    data = head(*offered, framing)
+    if form.endswith("later"):
+        await wire.send(data)
+        await wire.send(body[:20])
+        data = body[20:]
+        await asyncio.sleep(0.02)  # clock: so that the body arrives in another read
+    else:
+        data += body
+    await wire.send(data + head(method="GET", path="/healthz"))
+    response = await wire.response()
+    assert response.status == 200
+    assert response.headers["connection"] == "close"
+    assert json.loads(response.raw)["result"]["serverInfo"]["name"] == "offer"
+    assert await wire.rest() == b""
 
 
-def test_an_upgrade_without_a_body_is_answered_and_the_connection_closed(port):
-    async def scenario(wire):
-        asked = head("Connection: Upgrade", "Upgrade: websocket", method="GET", path="/healthz")
-        await wire.send(asked + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + asked)
-        found = await wire.rest()
-        assert found.count(b"HTTP/1.1 ") == 1
-        assert found.startswith(b"HTTP/1.1 200 ")
-
-    paired(scenario, port)
+@on_wire
+async def test_an_upgrade_without_a_body_is_answered_and_the_connection_closed(wire):
+    asked = head("Connection: Upgrade", "Upgrade: websocket", method="GET", path="/healthz")
+    await wire.send(asked + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + asked)
+    found = await wire.rest()
+    assert found.count(b"HTTP/1.1 ") == 1
+    assert found.startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_tunnel_is_refused(port):
-    async def scenario(wire):
-        await wire.send(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        await wire.send(head(method="GET", path="/healthz"))
-        found = await wire.rest()
-        assert found.count(b"HTTP/1.1 ") == 1
-        assert found.startswith(b"HTTP/1.1 400 ")
-
-    paired(scenario, port)
+@on_wire
+async def test_a_tunnel_is_refused(wire):
+    await wire.send(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await wire.send(head(method="GET", path="/healthz"))
+    found = await wire.rest()
+    assert found.count(b"HTTP/1.1 ") == 1
+    assert found.startswith(b"HTTP/1.1 400 ")
 
 
 # -- trailers and framing
@@ -199,42 +193,34 @@ def test_a_trailer_never_becomes_a_header(port):
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain"], ids=["served", "refused"])
 @pytest.mark.parametrize("line", [b"a: b\r\n" * 1_000, b"a" * 6_000], ids=["many", "long"])
-def test_trailers_without_end_are_cut_off(port, kind, line):
-    async def scenario(wire):
-        chunked = head(CHUNKED).replace(b"application/json", kind.encode())
-        await wire.send(chunked + b"2\r\n{}\r\n0\r\n" + b"a: ")
-        assert await wire.until_cut(line) < 30_000_000
-
-    paired(scenario, port)
+@on_wire
+async def test_trailers_without_end_are_cut_off(wire, kind, line):
+    chunked = head(CHUNKED).replace(b"application/json", kind.encode())
+    await wire.send(chunked + b"2\r\n{}\r\n0\r\n" + b"a: ")
+    assert await wire.until_cut(line) < 30_000_000
 
 
-def test_a_line_between_two_chunks_is_limited(port):
-    async def scenario(wire):
-        await wire.send(head(CHUNKED) + b"2;")
-        assert await wire.until_cut(b"a" * 6_000) < 30_000_000
-
-    paired(scenario, port)
+@on_wire
+async def test_a_line_between_two_chunks_is_limited(wire):
+    await wire.send(head(CHUNKED) + b"2;")
+    assert await wire.until_cut(b"a" * 6_000) < 30_000_000
 
 
-def test_many_small_chunks_are_served(port):
-    async def scenario(wire):
-        parts = [OPENING[at : at + 1] for at in range(len(OPENING))]
-        await wire.send(head(CHUNKED))
-        for part in parts:
-            await wire.send(b"1;%b\r\n%b\r\n" % (b"x" * 200, part))
-        await wire.send(b"0\r\n\r\n")
-        assert (await wire.response()).status == 200
-
-    paired(scenario, port)
+@on_wire
+async def test_many_small_chunks_are_served(wire):
+    parts = [OPENING[at : at + 1] for at in range(len(OPENING))]
+    await wire.send(head(CHUNKED))
+    for part in parts:
+        await wire.send(b"1;%b\r\n%b\r\n" % (b"x" * 200, part))
+    await wire.send(b"0\r\n\r\n")
+    assert (await wire.response()).status == 200
 
 
-def test_too_many_headers_are_refused_at_once(port):
-    async def scenario(wire):
-        lines = b"".join(b"a%d:\r\n" % number for number in range(6_000))
-        await wire.send(head()[:-2] + lines + b"\r\n")
-        assert (await wire.response()).status == 431
-
-    paired(scenario, port)
+@on_wire
+async def test_too_many_headers_are_refused_at_once(wire):
+    lines = b"".join(b"a%d:\r\n" % number for number in range(6_000))
+    await wire.send(head()[:-2] + lines + b"\r\n")
+    assert (await wire.response()).status == 431
 
 
 # -- refusals before the end of the body
@@ -250,24 +236,20 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("how", REFUSED)
-def test_a_refusal_before_the_end_of_a_body_ends_the_connection(port, how):
-    async def scenario(wire):
-        await wire.send(REFUSED[how] + b"1")
-        found = await wire.rest()
-        assert found.startswith(b"HTTP/1.1 4")
-        assert b"connection: close" in found
-
-    paired(scenario, port)
+@on_wire
+async def test_a_refusal_before_the_end_of_a_body_ends_the_connection(wire, how):
+    await wire.send(REFUSED[how] + b"1")
+    found = await wire.rest()
+    assert found.startswith(b"HTTP/1.1 4")
+    assert b"connection: close" in found
 
 
-def test_a_refusal_after_the_end_of_a_body_does_not_end_the_connection(port):
-    async def scenario(wire):
-        refused = REFUSED["kind"].replace(b"1000", b"2")
-        for _ in range(3):
-            await wire.send(refused + b"{}")
-            assert (await wire.response()).status == 415
-
-    paired(scenario, port)
+@on_wire
+async def test_a_refusal_after_the_end_of_a_body_does_not_end_the_connection(wire):
+    refused = REFUSED["kind"].replace(b"1000", b"2")
+    for _ in range(3):
+        await wire.send(refused + b"{}")
+        assert (await wire.response()).status == 415
 
 
 def protected():
@@ -299,14 +281,12 @@ def test_a_refused_client_that_goes_on_sending_can_read_the_refusal(port):
         paired(scenario, port)
 
 
-def test_empty_lines_do_not_keep_a_connection_open(hasty):
-    async def scenario(wire):
-        await wire.send(head(method="GET", path="/healthz"))
-        assert (await wire.response()).status == 200
-        await wire.send(b"\r\n")
-        assert b" 408 " in await wire.rest()
-
-    paired(scenario, hasty)
+@giving("wire", paired, of="hasty")
+async def test_empty_lines_do_not_keep_a_connection_open(wire):
+    await wire.send(head(method="GET", path="/healthz"))
+    assert (await wire.response()).status == 200
+    await wire.send(b"\r\n")
+    assert b" 408 " in await wire.rest()
 
 
 # -- slow bodies
@@ -335,27 +315,23 @@ def test_a_slow_steady_body_is_served_however_long_it_takes():
         paired(scenario, port)
 
 
-def test_a_body_that_is_stuck_is_refused(hasty):
-    async def scenario(wire):
-        await wire.send(head(f"Content-Length: {len(OPENING)}") + OPENING[:-1])
-        response = await wire.response()
-        assert response.status == 408
-        assert "(body_timeout)" in response.raw.decode()
-        assert response.headers["connection"] == "close"
-
-    paired(scenario, hasty)
+@giving("wire", paired, of="hasty")
+async def test_a_body_that_is_stuck_is_refused(wire):
+    await wire.send(head(f"Content-Length: {len(OPENING)}") + OPENING[:-1])
+    response = await wire.response()
+    assert response.status == 408
+    assert "(body_timeout)" in response.raw.decode()
+    assert response.headers["connection"] == "close"
 
 
-def test_a_body_of_single_bytes_is_refused_in_the_end(hasty):
-    async def scenario(wire):
-        await wire.send(head("Content-Length: 5000"))
-        sending = asyncio.create_task(dribble(wire, b" " * 5_000, 1, 0.05))
-        response = await wire.response()
-        assert response.status == 408
-        assert "(body_rate)" in response.raw.decode() or "(body_timeout)" in response.raw.decode()
-        sending.cancel()
-
-    paired(scenario, hasty)
+@giving("wire", paired, of="hasty")
+async def test_a_body_of_single_bytes_is_refused_in_the_end(wire):
+    await wire.send(head("Content-Length: 5000"))
+    sending = asyncio.create_task(dribble(wire, b" " * 5_000, 1, 0.05))
+    response = await wire.response()
+    assert response.status == 408
+    assert "(body_rate)" in response.raw.decode() or "(body_timeout)" in response.raw.decode()
+    sending.cancel()
 
 
 # -- many bodies
@@ -439,32 +415,26 @@ def test_a_large_message_without_a_session_is_refused(framing, named):
 # -- pipelining
 
 
-def test_pipelined_requests_are_answered_in_turn(port):
-    async def scenario(wire):
-        ping = json.dumps(request(1, "ping")).encode()
-        good, bad = head(method="GET", path="/healthz"), head(method="GET", path="/nowhere")
-        posted = head(f"Content-Length: {len(ping)}") + ping
-        await wire.send(good + bad + posted + good)
-        assert [(await wire.response()).status for _ in range(4)] == [200, 404, 400, 200]
-
-    paired(scenario, port)
+@on_wire
+async def test_pipelined_requests_are_answered_in_turn(wire):
+    ping = json.dumps(request(1, "ping")).encode()
+    good, bad = head(method="GET", path="/healthz"), head(method="GET", path="/nowhere")
+    posted = head(f"Content-Length: {len(ping)}") + ping
+    await wire.send(good + bad + posted + good)
+    assert [(await wire.response()).status for _ in range(4)] == [200, 404, 400, 200]
 
 
-def test_thousands_of_pipelined_requests_are_not_kept(port):
-    async def scenario(wire):
-        await wire.send(head(method="GET", path="/healthz") * 2_000)
-        found = await wire.rest()
-        assert 1 <= found.count(b"HTTP/1.1 200 ") <= 100
-
-    paired(scenario, port)
+@on_wire
+async def test_thousands_of_pipelined_requests_are_not_kept(wire):
+    await wire.send(head(method="GET", path="/healthz") * 2_000)
+    found = await wire.rest()
+    assert 1 <= found.count(b"HTTP/1.1 200 ") <= 100
 
 
-def test_a_broken_request_does_not_harm_the_answer_before_it(port):
-    async def scenario(wire):
-        await wire.send(head(method="GET", path="/healthz") + b"nonsense\r\n\r\n")
-        assert (await wire.response()).status == 200
-
-    paired(scenario, port)
+@on_wire
+async def test_a_broken_request_does_not_harm_the_answer_before_it(wire):
+    await wire.send(head(method="GET", path="/healthz") + b"nonsense\r\n\r\n")
+    assert (await wire.response()).status == 200
 
 
 def test_a_client_that_leaves_with_a_pipelined_request_is_noticed(talk):

@@ -67,17 +67,26 @@ def _run_beside(app: Any, test: Callable[[int], Any]) -> None:
 
 
 def giving(
-    name: str, run_with: Callable[[Callable[[Any], Any]], None]
+    name: str, run_with: Callable[..., None], *, of: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Let a function run an async test, and fill in a parameter that is not a fixture."""
+    """Let a function run an async test, and fill in a parameter that is not a fixture.
+
+    Args:
+        name: of the parameter.
+        run_with: is called with the test as a function of it, and with the fixture.
+        of: the fixture that it is made of, if any.
+    """
 
     def decorate(test: Callable[..., Any]) -> Callable[..., None]:
         @wraps(test)
         def run_test(**fixtures: Any) -> None:
-            run_with(lambda value: test(**{name: value}, **fixtures))
+            given = () if of is None else (fixtures.pop(of),)
+            run_with(lambda value: test(**{name: value}, **fixtures), *given)
 
         signature = inspect.signature(test)
-        own = [each for each in signature.parameters.values() if each.name != name]
+        parameters = dict(signature.parameters)
+        filled = parameters.pop(name)
+        own = [*parameters.values(), *([] if of is None else [filled.replace(name=of)])]
         vars(run_test)["__signature__"] = signature.replace(parameters=own)
         return run_test
 
