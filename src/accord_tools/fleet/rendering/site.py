@@ -93,7 +93,7 @@ def _texts(view: FleetView) -> dict[str, str]:
     """Return the text of every file, by its path in the folder."""
     names = file_names([result.name for result in view.run.results])
     links = {name: f"servers/{file}.html" for name, file in names.items()}
-    whole = fleet_badge(view)
+    whole, page = fleet_badge(view), FleetPage(view)
     texts = {
         _INDEX: as_html(view, links=links),
         "fleet.json": as_json(view),
@@ -102,7 +102,7 @@ def _texts(view: FleetView) -> dict[str, str]:
     }
     for result in view.run.results:
         file, badge = names[result.name], server_badge(result, view.run)
-        texts[f"servers/{file}.html"] = _server_page(result, view)
+        texts[f"servers/{file}.html"] = _server_page(result, page)
         texts[f"badges/{file}.svg"] = badge.draw()
         texts[f"badges/{file}.json"] = badge.as_endpoint()
     return texts
@@ -127,12 +127,12 @@ def _digest(name: str) -> str:
     return sha256(name.encode(errors="backslashreplace")).hexdigest()[:10]
 
 
-def _server_page(result: ServerResult, view: FleetView) -> str:
-    report = read_report(view, result.name)
-    facts = server_facts(FleetPage(view)) | {"result": result, "title": cut(result.name, 120)}
+def _server_page(result: ServerResult, page: FleetPage) -> str:
+    report = read_report(page.view, result.name)
+    facts = server_facts(page) | {"result": result, "title": cut(result.name, 120)}
     if report is not None:
         return render_page("server_check.html", **(facts | check_facts(report)))
-    fleet = cut(fleet_title(view.run), 120)
+    fleet = cut(fleet_title(page.view.run), 120)
     return render_page("server.html", product="MCP conformance", fleet=fleet, **facts)
 
 
