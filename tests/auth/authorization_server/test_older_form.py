@@ -1,7 +1,6 @@
 """A file that version 0.2 wrote: what it keeps goes on, in the new form, and nothing is lost."""
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -219,13 +218,3 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(path: Path):
     with pytest.raises(AuthError, match="cannot be used"):
         open_later(path)
     assert "refresh_tokens" in tables(path)
-
-
-def test_a_file_of_another_program_is_refused(tmp_path: Path):
-    path = tmp_path / "auth.db"
-    path.touch(mode=0o600)
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("CREATE TABLE films (title TEXT)")
-    with pytest.raises(AuthError, match="another program"):
-        open_later(path)
-    assert os.listdir(tmp_path) == ["auth.db"]

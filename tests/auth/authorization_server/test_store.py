@@ -116,7 +116,14 @@ def _damaged(path):
     path.write_bytes(content)
 
 
+def _of_another_program(path):
+    path.touch(mode=0o600)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE films (title TEXT)")
+
+
 UNUSABLE = {
+    "another program": (_of_another_program, "another program"),
     "garbage": (lambda path: path.write_bytes(b"not a database" * 100), "not a database"),
     "damaged": (_damaged, "malformed|damaged"),
     "a folder": (lambda path: path.mkdir(), "directory|not a file"),

@@ -231,6 +231,9 @@ def check_file(path: str) -> None:
             found = [str(row[0]) for row in db.execute("PRAGMA quick_check(1)")]
             if found != ["ok"]:
                 raise sqlite3.DatabaseError(f"the database is damaged: {'; '.join(found)[:200]}")
+            import_module("accord.sharing.backends.sqlite_connection").read_version(
+                db, path, TABLES
+            )
             db.execute("BEGIN IMMEDIATE")
             # SQLite finds a read-only file only when it writes.
             db.execute(f"PRAGMA user_version = {db.execute('PRAGMA user_version').fetchone()[0]}")

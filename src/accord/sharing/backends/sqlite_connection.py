@@ -20,6 +20,7 @@ __all__ = [
     "is_busy",
     "is_due",
     "open_connection",
+    "read_version",
     "sweep",
 ]
 
@@ -216,6 +217,7 @@ def _connect(path: str, adopts: Sequence[str]) -> sqlite3.Connection:
 
 
 def _prepare(db: sqlite3.Connection, path: str, adopts: Sequence[str]) -> None:
+    version = read_version(db, path, adopts)  # before anything is changed
     (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StoreUnavailable(
@@ -225,9 +227,9 @@ def _prepare(db: sqlite3.Connection, path: str, adopts: Sequence[str]) -> None:
     # A process that is killed loses nothing; a power cut may lose the last moments.
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute(f"PRAGMA journal_size_limit = {_JOURNAL_BYTES}")
-    if _read_version(db, path, adopts) == 0:
+    if version == 0:
         db.execute("BEGIN IMMEDIATE")
-        if _read_version(db, path, adopts) == 0:  # no other process was faster
+        if read_version(db, path, adopts) == 0:  # no other process was faster
             _create(db)
         db.execute("COMMIT")
 
@@ -240,12 +242,23 @@ def _create(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
 
-def _read_version(db: sqlite3.Connection, path: str, adopts: Sequence[str]) -> int:
-    """Return the number of the schema in a file; 0 for an empty one, and for an older form."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    (application,) = db.execute("PRAGMA application_id").fetchone()
-    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    is_older = not application and not version and bool(find_tables(db, adopts))
+def read_version(db: sqlite3.Connection, path: str, adopts: Sequence[str]) -> int:
+    """Return the number of the schema in a file; 0 for an empty one, and for an older form.
+
+    Raises:
+        StoreUnavailable: it is of another program, or of a newer version of accord.
+    """
+    is_begun = not db.in_transaction
+    if is_begun:
+        db.execute("BEGIN")  # another process may make the schema meanwhile
+    try:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        is_older = not application and not version and bool(find_tables(db, adopts))
+    finally:
+        if is_begun and db.in_transaction:
+            db.execute("ROLLBACK")
     if application != _APPLICATION_ID and (version or application or tables) and not is_older:
         raise StoreUnavailable(f"{path} is a database of another program")
     if version > _SCHEMA_VERSION:
