@@ -55,7 +55,7 @@ _OTHERS = {
     "accord.access",
     "accord.requests",
     "accord.lock",
-    "accord.commands",  # a group of entry points
+    *("accord.commands", "accord.targets"),  # groups of entry points
     "client.address",
     *("accord.worker", "accord.worker.id", "accord.store"),
     *map(instrument_name, COUNTS),

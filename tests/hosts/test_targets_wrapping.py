@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from accord.client.server_spec import ServerSpec
 from accord_tools.hosts.definition import HostsError
@@ -57,12 +58,12 @@ def test_a_bridge_can_let_the_user_sign_in():
 def test_a_bridge_can_be_taken_away(accord):
     given = with_headers(Authorization="Bearer ${env:TOKEN}", X_Api_Key="k", X_Kind="a: b")
     found = unwrap_entry(bridge_entry(given, accord, uses_oauth=True))
-    assert (found.entry, found.wrapper) == (given, "proxy")
+    assert found == given
 
 
 def test_a_proxy_that_does_more_is_left_as_it_is():
     entry = ServerSpec(name="x", command=(*ACCORD.words, "proxy", URL.url, "--revision", "2025"))
-    assert unwrap_entry(entry).entry == entry
+    assert unwrap_entry(entry) == entry
 
 
 @pytest.mark.parametrize("accord", [ACCORD, UVX], ids=["venv", "uvx"])
@@ -71,16 +72,16 @@ def test_a_wrapped_command_can_be_unwrapped(accord):
     words = ("exec", "--cwd", "/code", "--env-file", "/home/x.env", "--")
     assert entry.command == (*accord.words, *words, *COMMAND.command)
     found = unwrap_entry(entry)
-    assert found.entry.command == COMMAND.command
-    assert (found.entry.cwd, found.env_file) == ("/code", Path("/home/x.env"))
+    assert found.command == COMMAND.command
+    assert (found.cwd, found.env_file) == ("/code", "/home/x.env")
 
 
 def test_a_wrapped_entry_is_wrapped_once():
     once = wrap_entry(COMMAND, ACCORD, cwd=Path("/code"))
     twice = wrap_entry(once, UVX, env_file=Path("/x.env"))
     found = unwrap_entry(twice)
-    assert found.entry.command == COMMAND.command
-    assert (found.entry.cwd, found.env_file) == ("/code", Path("/x.env"))
+    assert found.command == COMMAND.command
+    assert (found.cwd, found.env_file) == ("/code", "/x.env")
 
 
 def test_accord_does_not_import_the_packages_of_the_server():
@@ -88,7 +89,7 @@ def test_accord_does_not_import_the_packages_of_the_server():
     entry = wrap_entry(server, ACCORD, env_file=Path("/x.env"))
     assert entry.command[:6] == ("/venv/bin/python", "-E", "-P", "-m", "accord", "exec")
     assert entry.env == server.env
-    assert unwrap_entry(entry).entry == server
+    assert unwrap_entry(entry) == replace(server, env_file="/x.env")
     by_uvx = wrap_entry(server, UVX, env_file=Path("/x.env"))
     assert by_uvx.command[3:9] == ("python", "-E", "-P", "-m", "accord", "exec")
 
@@ -106,14 +107,14 @@ def test_a_checkout_and_the_server_share_the_path_of_modules():
 def test_a_bridge_with_a_file_of_variables_is_unwrapped_to_its_url():
     bridge = bridge_entry(with_headers(Authorization="Bearer ${env:TOKEN}"), ACCORD)
     found = unwrap_entry(wrap_entry(bridge, ACCORD, env_file=Path("/x.env")))
-    assert found.entry.url == URL.url
-    assert (found.wrapper, found.env_file) == ("exec", Path("/x.env"))
+    assert found.url == URL.url
+    assert found.env_file == "/x.env"
 
 
 def test_an_entry_that_needs_nothing_stays_as_it_is():
     assert wrap_entry(COMMAND, ACCORD) == COMMAND
-    assert unwrap_entry(COMMAND).entry == COMMAND
-    assert unwrap_entry(URL).entry == URL
+    assert unwrap_entry(COMMAND) == COMMAND
+    assert unwrap_entry(URL) == URL
 
 
 def test_the_wrong_kind_of_entry_is_refused():
@@ -132,4 +133,4 @@ def test_the_wrong_kind_of_entry_is_refused():
     ],
 )
 def test_the_script_accord_is_recognized(words):
-    assert unwrap_entry(ServerSpec(name="x", command=tuple(words.split()))).entry.command == ("x",)
+    assert unwrap_entry(ServerSpec(name="x", command=tuple(words.split()))).command == ("x",)

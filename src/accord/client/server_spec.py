@@ -68,6 +68,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         server: another target of `connect`, such as a Server, in place of command and URL.
         transport: the form of HTTP of a URL; None finds it out.
         env: variables for a launched server, beside those that it inherits.
+        env_file: a file with further variables; empty without one.
         inherits: whether it inherits the variables of this process.
         cwd: the folder that it runs in.
         folder: what relative paths of it are relative to; empty for the current folder.
@@ -98,6 +99,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     server: Any = None
     transport: HttpForm | None = None
     env: Mapping[str, str] = {}
+    env_file: str = ""
     inherits: bool = True
     cwd: str | None = None
     folder: str = ""

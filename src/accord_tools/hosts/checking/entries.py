@@ -12,7 +12,6 @@ from accord_tools.hosts.checking.findings import (
     EntryReport,
     Finding,
     FindingSeverity,
-    FoundEntry,
     new_finding,
     worst_of,
 )
@@ -29,6 +28,7 @@ from accord_tools.hosts.launching.environment import (
     takes_names,
     variables_in,
 )
+from accord_tools.hosts.operations.listing import FileEntry
 from accord_tools.hosts.repairing import Repair, change_entry
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def check_entry(
     return msgspec.structs.replace(report, findings=tuple(findings), launched=facts)
 
 
-def inspect_entry(file: ConfigFile, found: FoundEntry, machine: Machine) -> EntryReport:
+def inspect_entry(file: ConfigFile, found: FileEntry, machine: Machine) -> EntryReport:
     """Check an entry without a launch."""
     check = EntryCheck(file, found.name, found.keys, found.value, machine)
     findings = tuple(check.find_faults())

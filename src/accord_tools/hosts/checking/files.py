@@ -10,7 +10,6 @@ from accord_tools.hosts.checking.findings import (
     FileReport,
     Finding,
     FindingSeverity,
-    FoundEntry,
     new_finding,
 )
 from accord_tools.hosts.checking.shape import SYNONYMS, kind_of
@@ -22,7 +21,7 @@ from accord_tools.hosts.documents.document import (
     read_text_file,
 )
 from accord_tools.hosts.documents.values import ABSENT, find_value, is_same
-from accord_tools.hosts.entries.shaping import entries_in
+from accord_tools.hosts.operations.listing import FileEntry, read_entries
 from accord_tools.hosts.repairing import KeyRename, Repair, RepairStep
 from accord_tools.hosts.writing.destination import find_target, read_file
 
@@ -76,10 +75,7 @@ def check_bytes(file: ConfigFile, data: bytes, _machine: Machine) -> FileReport:
     except HostsError as error:
         finding = new_finding("file-unreadable", f"{file.path}: {error}")
         return FileReport(file=file, findings=(finding,))
-    found = {
-        name: FoundEntry(name, keys, value, document.find(keys))
-        for name, (keys, value) in entries_in(document.data, file).items()
-    }
+    found = read_entries(document, file)
     findings = [
         *_mark_faults(file, has_mark=known.has_mark),
         *_comment_faults(file, text),
@@ -204,10 +200,10 @@ def _move_entries(
 # -- several entries
 
 
-def _pair_faults(file: ConfigFile, entries: Mapping[str, FoundEntry]) -> Iterator[Finding]:
+def _pair_faults(file: ConfigFile, entries: Mapping[str, FileEntry]) -> Iterator[Finding]:
     """Look for entries that differ too little."""
-    by_case: dict[str, FoundEntry] = {}
-    by_content: dict[str, FoundEntry] = {}
+    by_case: dict[str, FileEntry] = {}
+    by_content: dict[str, FileEntry] = {}
     for each in entries.values():
         first = by_case.setdefault(each.name.casefold(), each)
         content = _content(each)
@@ -220,7 +216,7 @@ def _pair_faults(file: ConfigFile, entries: Mapping[str, FoundEntry]) -> Iterato
             yield msgspec.structs.replace(finding, entry=each.name, place=each.place)
 
 
-def _content(entry: FoundEntry) -> str:
+def _content(entry: FileEntry) -> str:
     """Return a text that is the same for entries with the same members; empty without members."""
     value = entry.value
     if not isinstance(value, Mapping) or not value:
@@ -228,7 +224,7 @@ def _content(entry: FoundEntry) -> str:
     return repr([(key, value[key]) for key in sorted(value) if key != "name"])
 
 
-def _about_twin(file: ConfigFile, first: FoundEntry, second: FoundEntry) -> Finding:
+def _about_twin(file: ConfigFile, first: FileEntry, second: FileEntry) -> Finding:
     repair = Repair(
         code="entry-twice",
         title=f"remove {second.name}, which is the same as {first.name}",

@@ -1,13 +1,14 @@
 """What a check of a host's configuration finds: a table of codes, findings, and reports of them."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from accord.client.server_spec import ServerSpec
-from accord_tools.hosts.definition import ConfigFile, KeyPath
+from accord_tools.hosts.definition import ConfigFile
 from accord_tools.hosts.documents.document import TextPlace
+from accord_tools.hosts.operations.listing import FileEntry
 
 if TYPE_CHECKING:
     from accord_tools.hosts.repairing import Repair
@@ -190,15 +191,6 @@ class LaunchFacts(msgspec.Struct, kw_only=True):
     failed: tuple[str, ...] = ()
 
 
-class FoundEntry(NamedTuple):
-    """An entry as it stands in a file."""
-
-    name: str
-    keys: KeyPath
-    value: Any
-    place: TextPlace | None
-
-
 class FileReport(msgspec.Struct, frozen=True, kw_only=True):
     """What is known about one file.
 
@@ -210,7 +202,7 @@ class FileReport(msgspec.Struct, frozen=True, kw_only=True):
 
     file: ConfigFile
     findings: tuple[Finding, ...] = ()
-    entries: Mapping[str, FoundEntry] = {}
+    entries: Mapping[str, FileEntry] = {}
 
     @property
     def worst(self) -> FindingSeverity | None:

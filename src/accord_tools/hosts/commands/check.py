@@ -10,15 +10,14 @@ from accord_tools.hosts.commands.selection import FILES, demand_names, existing_
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from accord.client.server_spec import ServerSpec
     from accord_tools.hosts.checking.findings import (
         EntryReport,
         FileReport,
         Finding,
-        FoundEntry,
         LaunchFacts,
     )
     from accord_tools.hosts.definition import Machine
+    from accord_tools.hosts.operations.listing import FileEntry
 
 
 # -- reports
@@ -190,7 +189,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ask_for_projects(
-    options: argparse.Namespace, chosen: "Sequence[tuple[FileReport, FoundEntry]]"
+    options: argparse.Namespace, chosen: "Sequence[tuple[FileReport, FileEntry]]"
 ) -> "Collection[str] | None":
     """Return the variables that servers of project files may have; None if they are not launched.
 
@@ -202,9 +201,7 @@ def _ask_for_projects(
     from accord_tools.hosts.launching.environment import describe_trial, variables_in
 
     entries = [
-        entry
-        for report, found in chosen
-        if report.file.is_shared and (entry := _read_entry(report, found)) is not None
+        found.entry for report, found in chosen if report.file.is_shared and found.entry is not None
     ]
     if not entries or options.no_launch:
         return None
@@ -221,20 +218,9 @@ def _ask_for_projects(
     return {name for entry in entries for name in variables_in(entry)}
 
 
-def _read_entry(report: "FileReport", found: "FoundEntry") -> "ServerSpec | None":
-    """Return an entry in the common form; None if it cannot be read, and thus not launched."""
-    from accord_tools.hosts.definition import HostsError
-    from accord_tools.hosts.entries.shaping import from_host
-
-    try:
-        return from_host(found.name, found.value, report.file.host)
-    except HostsError:
-        return None
-
-
 async def _check(
     options: argparse.Namespace,
-    chosen: "Sequence[tuple[FileReport, FoundEntry]]",
+    chosen: "Sequence[tuple[FileReport, FileEntry]]",
     machine: "Machine",
     granted: "Collection[str] | None",
 ) -> "list[EntryReport]":

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from accord.client.server_spec import ServerSpec
-    from accord_tools.hosts.operations.listing import ListedEntry, ListedFile, ListedHost
+    from accord_tools.hosts.operations.listing import FileEntry, ListedFile, ListedHost
 
 _HELP: Final = """\
 usage: accord hosts list [options] [HOST ...]
@@ -89,7 +89,7 @@ def _show_file(listed: "ListedFile", paint: "Callable[[str, str], str]") -> None
         say(_entry_line(each, min(longest, 30), paint) + "\n")
 
 
-def _entry_line(listed: "ListedEntry", longest: int, paint: "Callable[[str, str], str]") -> str:
+def _entry_line(listed: "FileEntry", longest: int, paint: "Callable[[str, str], str]") -> str:
     name = f"{escape_controls(listed.name):{longest}}"
     if listed.entry is None:
         fault = paint("red", escape_controls(listed.fault))

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from accord.cli.installation import import_folders, is_environment, python_words
-from accord.client.server_spec import ServerSpec
+from accord.client.server_spec import HttpForm, ServerSpec
 from accord.secrets.recognition import names_secret
 from accord.version import __version__
 from accord_tools.hosts.definition import HostsError, Machine
@@ -289,20 +289,6 @@ _BEARER_VARIABLE: Final = "ACCORD_BEARER"
 _HEADER_VARIABLE: Final = "ACCORD_HEADER"
 
 
-class UnwrappedEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry without the accord around it.
-
-    Attributes:
-        entry: the server itself, with the folder that accord was to run it in.
-        env_file: the file whose variables it gets.
-        wrapper: what accord did: "exec", "proxy", or empty.
-    """
-
-    entry: ServerSpec
-    env_file: Path | None = None
-    wrapper: str = ""
-
-
 def bridge_entry(
     entry: ServerSpec, accord: AccordCommand, *, uses_oauth: bool = False
 ) -> ServerSpec:
@@ -358,21 +344,21 @@ def wrap_entry(
     """
     if entry.url:
         raise HostsError(f"{entry.name} has a URL; only a command can be wrapped")
-    inner = unwrap_entry(entry) if _wrapped_words(entry.command, "exec") is not None else None
-    if inner is not None:
-        entry = inner.entry
-        env_file = env_file or inner.env_file
+    if _wrapped_words(entry.command, "exec") is not None:
+        entry = unwrap_entry(entry)
+    file = str(env_file or entry.env_file)
     folder = str(cwd) if cwd is not None else entry.cwd
-    if folder is None and env_file is None:
+    if folder is None and not file:
         return entry
     words = [*_apart(accord, entry.env), "exec"]
     words += [] if folder is None else ["--cwd", folder]
-    words += [] if env_file is None else ["--env-file", str(env_file)]
+    words += ["--env-file", file] if file else []
     return msgspec.structs.replace(
         entry,
         command=(*words, "--", *entry.command),
         env=_join_env(entry.env, accord.env),
         cwd=None,
+        env_file="",
     )
 
 
@@ -390,27 +376,28 @@ def _join_env(own: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]
     return {**more, **own, **({_FOLDERS: path} if path else {})}
 
 
-def unwrap_entry(entry: ServerSpec) -> UnwrappedEntry:
-    """Return the server that an entry launches through accord; the same if it does not."""
+def unwrap_entry(entry: ServerSpec) -> ServerSpec:
+    """Return the server that an entry launches through accord; the same if it does not.
+
+    It has the folder and the file of variables that accord was to use.
+    """
     words = _wrapped_words(entry.command, "proxy")
     if words is not None:
         return _unbridge(entry, words)
     words = _wrapped_words(entry.command, "exec")
     if words is None or "--" not in words:
-        return UnwrappedEntry(entry=entry)
+        return entry
     at = words.index("--")
     options = dict(zip(words[:at:2], words[1:at:2], strict=False))
     if at % 2 or not options.keys() <= {"--cwd", "--env-file"}:
-        return UnwrappedEntry(entry=entry)  # written by hand, in another way
+        return entry  # written by hand, in another way
     file = options.get("--env-file")
     inner = msgspec.structs.replace(
         entry, command=tuple(words[at + 1 :]), cwd=options.get("--cwd", entry.cwd)
     )
     # A URL may be inside: a bridge that gets its token from a file.
     found = unwrap_entry(inner)
-    return UnwrappedEntry(
-        entry=found.entry, env_file=Path(file) if file else found.env_file, wrapper="exec"
-    )
+    return msgspec.structs.replace(found, env_file=file or found.env_file)
 
 
 def _wrapped_words(command: Sequence[str], verb: str) -> Sequence[str] | None:
@@ -427,13 +414,13 @@ def _wrapped_words(command: Sequence[str], verb: str) -> Sequence[str] | None:
     return None
 
 
-def _unbridge(entry: ServerSpec, words: Sequence[str]) -> UnwrappedEntry:
+def _unbridge(entry: ServerSpec, words: Sequence[str]) -> ServerSpec:
     url = words[0] if words else ""
     options = [each for each in words[1:] if each != "--oauth"]
     is_plain = len(options) % 2 == 0 and url.lower().startswith(("http://", "https://"))
     pairs = list(zip(options[::2], options[1::2], strict=False))
     if not is_plain or any(each not in _BRIDGE_OPTIONS for each, _ in pairs):
-        return UnwrappedEntry(entry=entry)  # it does more than a URL says
+        return entry  # it does more than a URL says
     headers, used = {}, {_FOLDERS, *UVX_VARIABLES}
     for option, value in pairs:
         name, _, rest = value.partition(":")
@@ -446,16 +433,10 @@ def _unbridge(entry: ServerSpec, words: Sequence[str]) -> UnwrappedEntry:
         else:
             headers[name] = rest.strip()
     env = {name: value for name, value in entry.env.items() if name not in used}
-    transport = "sse" if url.rstrip("/").endswith("/sse") else "http"
-    inner = msgspec.structs.replace(
-        entry,
-        transport="sse" if transport == "sse" else "http",
-        command=(),
-        env=env,
-        url=url,
-        headers=headers,
+    form: HttpForm = "sse" if url.rstrip("/").endswith("/sse") else "http"
+    return msgspec.structs.replace(
+        entry, transport=form, command=(), env=env, url=url, headers=headers
     )
-    return UnwrappedEntry(entry=inner, wrapper="proxy")
 
 
 _BRIDGE_OPTIONS: Final = ("--bearer", "--header", "--header-from")

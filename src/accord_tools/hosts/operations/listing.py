@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from accord.client.server_spec import ServerSpec
-from accord_tools.hosts.definition import ConfigFile, Host, HostsError, Machine
-from accord_tools.hosts.documents.document import open_content
+from accord_tools.hosts.definition import ConfigFile, Host, HostsError, KeyPath, Machine
+from accord_tools.hosts.documents.document import Document, TextPlace, open_content
 from accord_tools.hosts.entries.shaping import entries_in, from_host
 from accord_tools.hosts.table import (
     config_files,
@@ -18,22 +18,29 @@ from accord_tools.hosts.table import (
 from accord_tools.hosts.writing.destination import find_target, read_file
 
 
-class ListedEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A server in a file.
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A server as it stands in a file.
 
     Attributes:
-        name: its name.
-        line: where it stands, beginning with 1.
+        name: its name there.
+        keys: where it is in the document.
         value: what the file has.
+        place: where that is in the text; None if it is not written in one place.
         entry: the same in the common form; None if it cannot be read.
         fault: why not.
     """
 
     name: str
-    line: int
+    keys: KeyPath
     value: Any
+    place: TextPlace | None = None
     entry: ServerSpec | None = None
     fault: str = ""
+
+    @property
+    def line(self) -> int:
+        """The line of the text that it begins at, from 1 on."""
+        return self.place.line if self.place else 1
 
 
 class ListedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +48,7 @@ class ListedFile(msgspec.Struct, frozen=True, kw_only=True):
 
     file: ConfigFile
     exists: bool = True
-    entries: tuple[ListedEntry, ...] = ()
+    entries: tuple[FileEntry, ...] = ()
     fault: str = ""
 
 
@@ -85,18 +92,23 @@ def list_file(file: ConfigFile) -> ListedFile:
         document = open_content(file.path, content, file.format).document
     except HostsError as error:
         return ListedFile(file=file, fault=str(error))
-    entries = []
-    for name, (keys, value) in entries_in(document.data, file).items():
-        place = document.find(keys)
-        entries.append(_list_entry(file, name, place.line if place else 1, value))
-    return ListedFile(file=file, entries=tuple(entries))
+    return ListedFile(file=file, entries=tuple(read_entries(document, file).values()))
 
 
-def _list_entry(file: ConfigFile, name: str, line: int, value: Any) -> ListedEntry:
-    if not isinstance(value, Mapping):
-        return ListedEntry(name=name, line=line, value=value, fault="it is not an object")
-    try:
-        entry = from_host(name, value, file.host)
-    except HostsError as error:
-        return ListedEntry(name=name, line=line, value=value, fault=str(error))
-    return ListedEntry(name=name, line=line, value=value, entry=entry)
+def read_entries(document: Document, file: ConfigFile) -> dict[str, FileEntry]:
+    """Return the servers of a document by name, those that cannot be read among them."""
+    found = entries_in(document.data, file)
+    return {name: _read_entry(name, *each, document, file) for name, each in found.items()}
+
+
+def _read_entry(
+    name: str, keys: KeyPath, value: Any, document: Document, file: ConfigFile
+) -> FileEntry:
+    entry, fault = None, "it is not an object"
+    if isinstance(value, Mapping):
+        try:
+            entry, fault = from_host(name, value, file.host), ""
+        except HostsError as error:
+            fault = str(error)
+    place = document.find(keys)
+    return FileEntry(name=name, keys=keys, value=value, place=place, entry=entry, fault=fault)

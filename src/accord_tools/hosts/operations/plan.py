@@ -16,7 +16,7 @@ from accord_tools.hosts.entries.shaping import entries_in, from_host
 from accord_tools.hosts.launching.installation import unwrap_entry
 from accord_tools.hosts.operations.adaptation import AdaptedEntry, adapt_entry
 from accord_tools.hosts.operations.edits import remove_entry, set_entry
-from accord_tools.hosts.operations.listing import ListedEntry, list_file
+from accord_tools.hosts.operations.listing import FileEntry, list_file
 from accord_tools.hosts.operations.secrets import mask_for
 from accord_tools.hosts.writing.change import FileChange
 from accord_tools.hosts.writing.destination import find_target, read_file
@@ -376,7 +376,7 @@ def plan_sync(
 
 
 def _plan_one(
-    listed: ListedEntry,
+    listed: FileEntry,
     known: Mapping[str, Any],
     goal: ConfigFile,
     machine: Machine,
@@ -404,7 +404,7 @@ def _without_wrapper(entry: ServerSpec) -> ServerSpec:
     Secrets stay in their file, which every host can launch with.
     """
     found = unwrap_entry(entry)
-    return entry if found.env_file is not None else found.entry
+    return entry if found.env_file else found
 
 
 def _is_same(known: object, entry: ServerSpec, goal: ConfigFile) -> bool:
