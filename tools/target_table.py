@@ -66,10 +66,10 @@ The options are the same, too: `--env K=V`, `--cwd DIR`, `--header 'NAME: VALUE'
 Relative paths are those of the file's folder, or of the project around a folder such as `.vscode`.
 `${NAME}`, `${env:NAME}` and `${input:name}` are filled in from the shell or from `--env`.
 
-**What others wrote** is launched or contacted only after a question that shows it: a file of a
-project that `--host` found, a `server.json`, a bundle, a plugin, a package, a fleet file that is
-not [trusted](fleet.md). `--yes` answers it; then the server gets the variables of `--env`, and no
-others that the file names.
+**What others wrote** is launched or contacted only after a question that shows it: a file
+that is named without `--config`, a file of a project that `--host` found, a `server.json`, a
+bundle, a plugin, a package, a fleet file that is not [trusted](fleet.md). `--yes` answers it; then
+the server gets the variables of `--env`, and no others that the file names.
 
 ## Commands
 

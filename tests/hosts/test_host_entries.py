@@ -191,7 +191,7 @@ def test_the_tools_of_copilot_are_in_the_file_of_the_user_alone():
 )
 def test_the_transport_is_read_as_the_host_reads_it(id, value, transport):
     entry = from_host("server", value, HOSTS[id])
-    assert entry.transport == transport
+    assert entry.form == transport
     assert entry.extra == {}
     assert entry.url == ("" if transport == "stdio" else "https://x.example")
 

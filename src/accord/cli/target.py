@@ -118,6 +118,7 @@ def _read_target(options: "argparse.Namespace", *, keeps_placeholders: bool) -> 
     if read is None:
         option = "--config and --host need" if names_entry(options) else f"{options.target} needs"
         raise UsageError(f"{option} an installation of accord with its tools")
+    options.launches = getattr(options, "launches", True)
     return read(options, options.target, keeps_placeholders=keeps_placeholders)
 
 

@@ -34,15 +34,18 @@ def read(options: argparse.Namespace, text: str, *, keeps_placeholders: bool = F
     Args:
         options: with `config`, `host`, `yes`, `env`, `header` and `cwd`.
         text: TARGET.
-        keeps_placeholders: whether nothing is filled in, so that values may be missing.
+        keeps_placeholders: whether nothing is filled in, so that values may be missing. The user is
+            asked all the same, unless the command launches nothing (`options.launches`).
 
     Raises:
         UsageError: there is no such server, it asks for variables that are not set, or the user
             does not agree to launch what others wrote.
     """
-    spec = find(options, text)
+    spec = find(options, text, keeps_placeholders=keeps_placeholders)
     if not keeps_placeholders:
         return make_ready(spec, options)
+    if spec.is_foreign and options.launches:
+        _ask(spec, describe_trial(spec), options)
     _unpack(spec)
     return replace(
         spec,
@@ -55,8 +58,10 @@ def read(options: argparse.Namespace, text: str, *, keeps_placeholders: bool = F
 # -- finding
 
 
-def find(options: argparse.Namespace, text: str) -> ServerSpec:
+def find(options: argparse.Namespace, text: str, *, keeps_placeholders: bool = False) -> ServerSpec:
     """Return the server that a TARGET names as it was read, with placeholders.
+
+    One of a fleet has them filled in, unless they are to be kept.
 
     Raises:
         UsageError: there is no such server.
@@ -66,10 +71,11 @@ def find(options: argparse.Namespace, text: str) -> ServerSpec:
         return find_in_file(options.config, text)
     if host := host_of(options):
         return demand_in_hosts(text, host)
-    if _is_fleet(Path(path)):
+    if not keeps_placeholders and _is_fleet(Path(path)):
         return _find_in_fleet(Path(path), name, options)
     if Path(path).is_file() and Path(path).suffix.lower() not in _BUNDLES:
-        return find_in_file(path, name, separator="#")
+        # A file that is the whole target may be anything that was downloaded.
+        return replace(find_in_file(path, name, separator="#"), is_foreign=True)
     return _find_elsewhere(text, options)
 
 

@@ -204,7 +204,7 @@ name NAME  the name of the server, its identity through time
 """
 
 
-@kind_of_work(_ADD_HELP, _ADD_OPTIONS)
+@kind_of_work(_ADD_HELP, _ADD_OPTIONS, launches=False)
 def add_server(options: argparse.Namespace) -> int:
     """Write the server."""
     from accord.errors import ConfigurationError
