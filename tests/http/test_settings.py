@@ -107,6 +107,7 @@ async def test_without_sessions_an_unreadable_message_is_refused(port, talk):
         assert refused.status == 400
 
 
+@in_one_process  # with a store, a module of the tests stands between
 def test_the_former_name_of_a_server_without_sessions_names_the_present_one():
     with pytest.warns(DeprecationWarning, match="stateless=True is now sessions=False") as warned:
         app = offer().asgi(stateless=True)
@@ -116,6 +117,7 @@ def test_the_former_name_of_a_server_without_sessions_names_the_present_one():
         assert offer().asgi(stateless=False).options["sessions"] == 10_000
 
 
+@in_one_process
 @cases("name", HttpLimits.__struct_fields__)
 def test_the_former_name_of_a_limit_works_and_names_the_present_one(name):
     said = f"{name}=7 is now limits=HttpLimits\\({name}=7\\)"
