@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from accord.cli.options import UsageError, given_filter, one_of
 from accord.cli.terminal import complain, escape_in_json, note, painter, say, width
@@ -19,29 +19,19 @@ if TYPE_CHECKING:
     from accord_tools.reports.tool_calls import CallPlan
 
 
-class Form(NamedTuple):
-    """A form of a report.
-
-    Attributes:
-        function: that makes it, in `accord_tools.reports` or in another package of this shape.
-        endings: of its files.
-    """
-
-    function: str
-    endings: tuple[str, ...]
-
-
-FORMS: Final[dict[str, Form]] = {
-    "text": Form("text.as_text", (".txt",)),
-    "json": Form("machine_readable.as_json", (".json",)),
-    "junit": Form("machine_readable.as_junit", (".xml",)),
-    "sarif": Form("sarif.as_sarif", (".sarif", ".sarif.json")),
-    "markdown": Form("markdown.as_markdown", (".md", ".markdown")),
-    "html": Form("html.as_html", (".html", ".htm")),
-    "badge": Form("badge.as_badge", (".svg",)),
+FORMS: Final[dict[str, tuple[str, ...]]] = {
+    "text": (".txt",),
+    "json": (".json",),
+    "junit": (".xml",),
+    "sarif": (".sarif", ".sarif.json"),
+    "markdown": (".md", ".markdown"),
+    "html": (".html", ".htm"),
+    "badge": (".svg",),
 }
-"""The forms by name."""
+"""The forms by name, with the endings of their files."""
 
+# The modules of forms that are not named after them.
+_MODULES: Final = {"json": "machine_readable", "junit": "machine_readable"}
 # Files to show breaches in if the target is not a file.
 _PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
 
@@ -84,8 +74,8 @@ def form_of(path: Path) -> str | None:
     """Return the form for the ending of a file, the longest that fits; None without one."""
     fitting = [
         (len(ending), name)
-        for name, form in FORMS.items()
-        for ending in form.endings
+        for name, endings in FORMS.items()
+        for ending in endings
         if path.name.lower().endswith(ending)
     ]
     return max(fitting)[1] if fitting else None
@@ -93,8 +83,8 @@ def form_of(path: Path) -> str | None:
 
 def find_renderer(form: str, package: str = "accord_tools.reports") -> "Callable[..., str]":
     """Return the function of a package that makes a report in one of the forms."""
-    module, name = FORMS[form].function.split(".")
-    renderer: Callable[..., str] = getattr(import_module(f"{package}.{module}"), name)
+    module = import_module(f"{package}.{_MODULES.get(form, form)}")
+    renderer: Callable[..., str] = getattr(module, f"as_{form}")
     return renderer
 
 

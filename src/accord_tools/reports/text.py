@@ -74,14 +74,27 @@ def as_text(
 
 
 def _wrap(label: str, text: str, width: int | None) -> list[str]:
-    first, text = f"     {label + ':':<9}", escape_unprintable(text)
+    first = f"     {label + ':':<9}"
+    return wrap_text(text, width, first, " " * len(first))
+
+
+def wrap_text(text: str, width: int | None, first: str, others: str) -> list[str]:
+    """Return a text, escaped, as lines that fit; None does not wrap.
+
+    Args:
+        text: the text.
+        width: the columns of the terminal.
+        first: what the first line begins with.
+        others: what the other lines begin with.
+    """
+    shown = escape_unprintable(text)
     if width is None:
-        return [first + text]
+        return [first + shown]
     return textwrap.wrap(
-        text,
+        shown,
         max(width, 40),
         initial_indent=first,
-        subsequent_indent=" " * len(first),
+        subsequent_indent=others,
         break_on_hyphens=False,
     )
 

@@ -70,7 +70,7 @@ def _refuse_former(name: str, given: str) -> None:
 
 
 def _endings() -> str:
-    return ", ".join(form.endings[0] for form in FORMS.values())
+    return ", ".join(endings[0] for endings in FORMS.values())
 
 
 def _is_site(given: str) -> bool:

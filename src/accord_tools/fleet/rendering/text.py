@@ -1,6 +1,5 @@
 """A fleet's report as text, for terminals and logs."""
 
-import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -30,7 +29,7 @@ from accord_tools.fleet.results import (
     FleetView,
     ServerResult,
 )
-from accord_tools.reports.text import Painter, no_style
+from accord_tools.reports.text import Painter, no_style, wrap_text
 from accord_tools.reports.wording import plural
 
 _STYLES: Final = {
@@ -53,7 +52,6 @@ _GAP: Final = 2
 # Lists show this many and count the others.
 _SHOWN: Final = 10
 _NAMED: Final = 5
-_NARROWEST: Final = 40
 
 
 class _Style(NamedTuple):
@@ -256,16 +254,7 @@ def _breaches(result: ServerResult, style: _Style) -> Iterator[str]:
 
 
 def _wrap(text: str, style: _Style, indent: str = "  ") -> list[str]:
-    shown = escape_unprintable(text)
-    if style.width is None:
-        return [indent + shown]
-    return textwrap.wrap(
-        shown,
-        max(style.width, _NARROWEST),
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_on_hyphens=False,
-    )
+    return wrap_text(text, style.width, indent, f"{indent}  ")
 
 
 def _rest(items: Sequence[object], style: _Style) -> Iterator[str]:
