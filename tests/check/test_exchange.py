@@ -8,7 +8,7 @@ import pytest
 
 from accord_tools.check.probing.http_exchange import exchange, post_message
 from accord_tools.check.probing.raw_connection import AuthorizationRequired, MessageTimeout
-from accord_tools.check.revision_probe import spoken_revisions
+from accord_tools.check.server_check import spoken_revisions
 from check.mutants.between_http import serving
 from support.check_targets import check_target
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accord.testing import run_in_virtual_time
-from accord_tools.check.scenarios.server import http_addresses
+from accord_tools.check.scenarios.server import http_connections
 from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import over_http
 from check.mutants.stateless_server import server as stateless
@@ -23,7 +23,7 @@ async def hang_up(reader, writer):
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_the_address_of_a_listening_socket_is_found(host):
     with socket.create_server((host, 0)) as made:
-        found = http_addresses.listening_addresses(made.getsockname()[1])
+        found = http_connections.listening_addresses(made.getsockname()[1])
     assert found in ({host}, None)
 
 
@@ -40,23 +40,23 @@ def test_the_address_of_a_listening_socket_is_found(host):
 def test_an_address_of_the_kernel_is_read_in_its_byte_order(digits, address, tmp_path, monkeypatch):
     table = tmp_path / "tcp"
     table.write_text(f"  sl  local_address\n   0: {digits}:1F90 00000000:0000 0A 0 0 0\n")
-    monkeypatch.setattr(http_addresses, "_TABLES", (table,))
-    assert http_addresses.listening_addresses(8080) == {address}
-    assert http_addresses.listening_addresses(8081) == set()
+    monkeypatch.setattr(http_connections, "_TABLES", (table,))
+    assert http_connections.listening_addresses(8080) == {address}
+    assert http_connections.listening_addresses(8081) == set()
 
 
 def test_without_tables_of_the_kernel_the_addresses_of_this_machine_are_dialled(monkeypatch):
-    monkeypatch.setattr(http_addresses, "_TABLES", ())
-    assert http_addresses.listening_addresses(8080) is None
+    monkeypatch.setattr(http_connections, "_TABLES", ())
+    assert http_connections.listening_addresses(8080) is None
 
     async def dial(host):
         async with await asyncio.start_server(hang_up, host, 0) as made:
-            found = await http_addresses.open_addresses(made.sockets[0].getsockname()[1])
+            found = await http_connections.open_addresses(made.sockets[0].getsockname()[1])
             await asyncio.sleep(0)  # lets the server hang up
             return found
 
     assert asyncio.run(dial("127.0.0.1")) == []
-    near = [each for each in http_addresses.own_addresses() if ":" not in each]
+    near = [each for each in http_connections.own_addresses() if ":" not in each]
     assert asyncio.run(dial("0.0.0.0")) == near
 
 

@@ -10,9 +10,8 @@ from accord.errors import ConnectFailed
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REQUESTS, REVISIONS
 from accord.testing import run_in_virtual_time
-from accord_tools.check.revision_probe import spoken_revisions
 from accord_tools.check.scenarios.server import SCENARIOS
-from accord_tools.check.server_check import ServerPlan, check_server
+from accord_tools.check.server_check import ServerPlan, check_server, spoken_revisions
 from accord_tools.check.verdicts import is_chosen
 from accord_tools.reports.text import as_text
 from check.mutants.everything import server

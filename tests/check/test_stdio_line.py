@@ -14,6 +14,7 @@ from accord.errors import ConnectFailed
 from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from check.mutants.process import awkward
 from support.check_targets import check_target
+from support.running import on_a_loop
 from support.waiting import until_sync
 
 NEW = "2025-06-18"
@@ -99,31 +100,27 @@ def test_the_exit_code_is_known_however_short_the_time_to_leave(caplog):
     assert [each for each in caplog.records if each.name == "asyncio"] == []
 
 
-def test_a_server_that_stays_is_waited_for_in_vain_only_once():
-    async def run():
-        subject = awkward("stays", leaving=0.3)
-        async with subject.connection(is_judged=False) as line:
-            await line.initialize(NEW)
-        assert subject.habits.stays
-        # Waiting again for a server that stays would take a minute.
-        async with asyncio.timeout(50), replace(subject, leaving=60).connection() as line:
-            await line.initialize(NEW)
-        assert line.carrier.child.exit_code == 0
-
-    asyncio.run(run())
+@on_a_loop
+async def test_a_server_that_stays_is_waited_for_in_vain_only_once():
+    subject = awkward("stays", leaving=0.3)
+    async with subject.connection(is_judged=False) as line:
+        await line.initialize(NEW)
+    assert subject.habits.stays
+    # Waiting again for a server that stays would take a minute.
+    async with asyncio.timeout(50), replace(subject, leaving=60).connection() as line:
+        await line.initialize(NEW)
+    assert line.carrier.child.exit_code == 0
 
 
-def test_the_times_of_a_check_suit_the_speed_of_the_server():
-    async def run():
-        subject = awkward("none", settling=0.1, leaving=2)
-        assert (subject.adapt_times().settling, subject.adapt_times().leaving) == (0.1, 2)
-        async with subject.connection(is_judged=False) as line:
-            await line.initialize(NEW)
-        assert subject.habits.startup_seconds > 0
-        subject.habits.startup_seconds = 10
-        assert (subject.adapt_times().settling, subject.adapt_times().leaving) == (1, 20)
-
-    asyncio.run(run())
+@on_a_loop
+async def test_the_times_of_a_check_suit_the_speed_of_the_server():
+    subject = awkward("none", settling=0.1, leaving=2)
+    assert (subject.adapt_times().settling, subject.adapt_times().leaving) == (0.1, 2)
+    async with subject.connection(is_judged=False) as line:
+        await line.initialize(NEW)
+    assert subject.habits.startup_seconds > 0
+    subject.habits.startup_seconds = 10
+    assert (subject.adapt_times().settling, subject.adapt_times().leaving) == (1, 20)
 
 
 def test_a_signal_ends_a_server_with_the_code_it_chooses():
@@ -171,32 +168,27 @@ def test_a_line_without_its_end_is_heard_when_the_server_ends():
     assert asyncio.run(run())["jsonrpc"] == "2.0"
 
 
-def test_writing_to_a_server_that_has_ended_ends_the_line():
-    async def run():
-        async with launched("exits") as line:
-            with pytest.raises(ConnectionEnded):
-                await line.until(lambda message: False, "word")
-            with pytest.raises(ConnectionEnded):
-                await line.carrier.write(b"x" * 1_000_000)
-
-    asyncio.run(run())
+@on_a_loop
+async def test_writing_to_a_server_that_has_ended_ends_the_line():
+    async with launched("exits") as line:
+        with pytest.raises(ConnectionEnded):
+            await line.until(lambda message: False, "word")
+        with pytest.raises(ConnectionEnded):
+            await line.carrier.write(b"x" * 1_000_000)
 
 
-def test_a_server_that_stops_reading_and_then_ends_is_reported_with_its_code():
+@on_a_loop
+async def test_a_server_that_stops_reading_and_then_ends_is_reported_with_its_code():
     code = (
         "import os, sys, time; os.close(0); print('done', file=sys.stderr, flush=True);"
         "time.sleep(0.3); sys.exit(3)"
     )
     subject = check_target(name="one", command=[sys.executable, "-S", "-c", code], leaving=30)
-
-    async def run():
-        async with asyncio.timeout(60), subject.connection(is_judged=False) as line:
-            while not line.carrier.child.stderr.lines:
-                await asyncio.sleep(0.01)
-            with pytest.raises(ConnectionEnded, match="ended with exit code 3"):
-                await line.carrier.write(b"x" * 1_000_000)
-
-    asyncio.run(run())
+    async with asyncio.timeout(60), subject.connection(is_judged=False) as line:
+        while not line.carrier.child.stderr.lines:
+            await asyncio.sleep(0.01)
+        with pytest.raises(ConnectionEnded, match="ended with exit code 3"):
+            await line.carrier.write(b"x" * 1_000_000)
 
 
 def test_a_command_that_is_not_there_cannot_be_reached():

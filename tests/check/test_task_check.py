@@ -7,7 +7,7 @@ import pytest
 from accord import Context, Server
 from accord.testing import run_in_virtual_time
 from accord.types import ToolAnnotations
-from accord_tools.check.scenarios.server.tasks_lists import why_guessable
+from accord_tools.check.scenarios.server.tasks import why_guessable
 from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import over_http
 from check.mutants.foundation import in_memory

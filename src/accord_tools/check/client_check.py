@@ -25,10 +25,9 @@ from accord_tools.check.fake_server.client_run import (
     ClientRun,
     run_passive_checks,
 )
-from accord_tools.check.fake_server.http_transport import FakeHttpTransport
 from accord_tools.check.fake_server.protected import PREREGISTERED
 from accord_tools.check.fake_server.server import STATELESS, FakeServer
-from accord_tools.check.fake_server.stdio_transport import FakeStdioTransport
+from accord_tools.check.fake_server.transports import FakeHttpTransport, FakeStdioTransport
 from accord_tools.check.probing.messages import is_request
 from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord_tools.check.verdicts import (

@@ -270,7 +270,7 @@ def _plan_server(options: argparse.Namespace) -> "ServerPlan":
 
 async def _plan_calls(plan: "ServerPlan", subject: "ServerTarget") -> "CallPlan":
     from accord_tools.check.probing.server_facts import plan_calls
-    from accord_tools.check.revision_probe import spoken_revisions
+    from accord_tools.check.server_check import spoken_revisions
 
     return await plan_calls(subject, plan.rules, plan.revisions or await spoken_revisions(subject))
 

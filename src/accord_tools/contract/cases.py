@@ -18,7 +18,6 @@ from accord.protocol.revisions import HANDSHAKE
 from accord.server import Server
 from accord.types import JsonObject
 from accord_tools.contract.data_files import parse_toml, parse_yaml
-from accord_tools.contract.declared_tests import ContractRules
 from accord_tools.contract.expectations import (
     Expectation,
     faults_of,
@@ -30,6 +29,7 @@ from accord_tools.contract.expectations import (
 )
 from accord_tools.contract.tested_server import (
     CallCommand,
+    ContractRules,
     Failure,
     ServerAnswer,
     Test,

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     from accord_tools.check.probing.tool_calls import CallLimit
     from accord_tools.contract.cases import CaseFile
-    from accord_tools.contract.declared_tests import ContractRules
     from accord_tools.contract.runner import TestRun
-    from accord_tools.contract.tested_server import CallCommand, Test, TestedServer
+    from accord_tools.contract.tested_server import CallCommand, ContractRules, Test, TestedServer
     from accord_tools.reports.tool_calls import CallPlan
 
 
@@ -197,7 +196,7 @@ def _choose_cases(file: "CaseFile", texts: "Sequence[str]") -> "CaseFile":
 
 def _rules(options: argparse.Namespace, file: "CaseFile") -> "ContractRules | None":
     from accord_tools.contract.cases import rules_of
-    from accord_tools.contract.declared_tests import ContractRules
+    from accord_tools.contract.tested_server import ContractRules
 
     own = rules_of(file)
     if own is None or options.only_cases:

@@ -24,29 +24,25 @@ from accord.errors import (
 from accord.types import JsonObject
 from accord_tools.check.probing.tool_calls import CallLimit, CallRefused
 from accord_tools.contract.cases import Case, case_test
-from accord_tools.contract.declared_tests import (
-    ContractRules,
-    prompt_tests,
-    resource_tests,
-    success_test,
-    template_tests,
-    tool_tests,
-)
 from accord_tools.contract.tested_server import (
+    ContractRules,
     Failure,
     Test,
     TestedServer,
     TestKind,
     TestOutcome,
     fail,
+    prompt_tests,
+    resource_tests,
     skip,
+    success_test,
+    template_tests,
+    tool_tests,
 )
 from accord_tools.reports.machine_readable import JunitCase, calls_cases, format_junit
 from accord_tools.reports.text import Painter, no_style
 from accord_tools.reports.tool_calls import CallPlan
 from accord_tools.reports.wording import count_calls, plural
-
-_TEMPLATES: Final = "resources/templates/list"
 
 
 class TestRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,7 +141,7 @@ def _declared_tests(
 
         add("resource", "resources/list", client.resources(), of_resource)
         of_template = partial(template_tests, completes=completes)
-        add("resource", _TEMPLATES, client.resource_templates(), of_template)
+        add("resource", "resources/templates/list", client.resource_templates(), of_template)
     if can.prompts is not None:
         of_prompt = partial(prompt_tests, completes=completes)
         add("prompt", "prompts/list", client.prompts(), of_prompt)
@@ -163,7 +159,7 @@ def _list_entries(
     except (RequestError, RequestTimeout, RemoteProtocolError) as error:
         failure = Failure(expected="a list", came=str(error), given=method)
         outcome = fail(failure)
-        if method == _TEMPLATES and isinstance(error, MethodNotFound):
+        if method == "resources/templates/list" and isinstance(error, MethodNotFound):
             # Many servers with resources do not implement templates.
             outcome = skip(f"the server has no such method: {error}")
         return found, [Test(kind, method, f"{method} answers", lambda _: outcome)]

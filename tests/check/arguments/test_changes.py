@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord_tools.arguments.changes import (
+from accord_tools.arguments.samples import (
     fits,
     nested_arguments,
     other_value,

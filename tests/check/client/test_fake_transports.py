@@ -10,9 +10,13 @@ import aiohttp
 import pytest
 
 from accord.testing import run_in_virtual_time
-from accord_tools.check.fake_server.http_transport import CannedResponse, FakeHttpTransport
 from accord_tools.check.fake_server.server import FakeServer
-from accord_tools.check.fake_server.stdio_transport import FakeStdioTransport
+from accord_tools.check.fake_server.transports import (
+    CannedResponse,
+    FakeHttpTransport,
+    FakeStdioTransport,
+)
+from support.running import on_a_loop
 
 OPENING = {
     "jsonrpc": "2.0",
@@ -47,70 +51,62 @@ async def until(condition):
             await asyncio.sleep(0.01)
 
 
-def test_a_relay_connects_the_client_and_ends_with_its_input():
-    async def scenario():
-        server = FakeServer("2025-06-18")
-        async with FakeStdioTransport(server) as transport:
-            process = await launched(transport)
-            opened = await asked(process, OPENING)
-            assert opened["result"]["protocolVersion"] == "2025-06-18"
-            assert "tools" in (await asked(process, LISTING))["result"]
-            process.stdin.close()
-            async with asyncio.timeout(PATIENCE):
-                assert await process.wait() == 0
-            await until(lambda: "gone" in server.events)
-        assert server.events == ["input ended", "gone"]
-        assert [each["method"] for each in server.lines[0].received] == ["initialize", "tools/list"]
-
-    asyncio.run(scenario())
+@on_a_loop
+async def test_a_relay_connects_the_client_and_ends_with_its_input():
+    server = FakeServer("2025-06-18")
+    async with FakeStdioTransport(server) as transport:
+        process = await launched(transport)
+        opened = await asked(process, OPENING)
+        assert opened["result"]["protocolVersion"] == "2025-06-18"
+        assert "tools" in (await asked(process, LISTING))["result"]
+        process.stdin.close()
+        async with asyncio.timeout(PATIENCE):
+            assert await process.wait() == 0
+        await until(lambda: "gone" in server.events)
+    assert server.events == ["input ended", "gone"]
+    assert [each["method"] for each in server.lines[0].received] == ["initialize", "tools/list"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
-def test_a_stubborn_relay_reports_signals_and_stays():
-    async def scenario():
-        server = FakeServer()
-        server.relay_commands = ("stubborn",)
-        async with FakeStdioTransport(server) as transport:
-            process = await launched(transport)
-            await asked(process, OPENING)
-            process.stdin.close()
-            await until(lambda: "input ended" in server.events)
-            process.send_signal(signal.SIGTERM)
-            await until(lambda: server.signals == [signal.SIGTERM])
-            assert process.returncode is None
-            process.kill()
-            await process.wait()
-            await until(lambda: "gone" in server.events)
-
-    asyncio.run(scenario())
+@on_a_loop
+async def test_a_stubborn_relay_reports_signals_and_stays():
+    server = FakeServer()
+    server.relay_commands = ("stubborn",)
+    async with FakeStdioTransport(server) as transport:
+        process = await launched(transport)
+        await asked(process, OPENING)
+        process.stdin.close()
+        await until(lambda: "input ended" in server.events)
+        process.send_signal(signal.SIGTERM)
+        await until(lambda: server.signals == [signal.SIGTERM])
+        assert process.returncode is None
+        process.kill()
+        await process.wait()
+        await until(lambda: "gone" in server.events)
 
 
-def test_lines_that_are_not_json_are_recorded_separately():
-    async def scenario():
-        server = FakeServer()
-        async with FakeStdioTransport(server) as transport:
-            process = await launched(transport)
-            process.stdin.write(b"Content-Length: 3\n\n")
-            await asked(process, OPENING)
-            process.stdin.close()
-            await process.wait()
-        assert server.odd == [b"Content-Length: 3"]
-
-    asyncio.run(scenario())
+@on_a_loop
+async def test_lines_that_are_not_json_are_recorded_separately():
+    server = FakeServer()
+    async with FakeStdioTransport(server) as transport:
+        process = await launched(transport)
+        process.stdin.write(b"Content-Length: 3\n\n")
+        await asked(process, OPENING)
+        process.stdin.close()
+        await process.wait()
+    assert server.odd == [b"Content-Length: 3"]
 
 
-def test_a_connection_without_the_key_is_closed():
-    async def scenario():
-        server = FakeServer()
-        async with FakeStdioTransport(server) as transport:
-            reader, writer = await asyncio.open_connection("127.0.0.1", int(transport.command[-2]))
-            writer.write(b"not-the-key data 1\n")
-            async with asyncio.timeout(PATIENCE):
-                assert await reader.read() == b""
-            writer.close()
-        assert server.lines == []
-
-    asyncio.run(scenario())
+@on_a_loop
+async def test_a_connection_without_the_key_is_closed():
+    server = FakeServer()
+    async with FakeStdioTransport(server) as transport:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(transport.command[-2]))
+        writer.write(b"not-the-key data 1\n")
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        writer.close()
+    assert server.lines == []
 
 
 class Posting:

@@ -12,7 +12,7 @@ import pytest
 
 from accord.testing import run_in_virtual_time
 from accord_tools.check.client_check import ClientPlan, check_client
-from accord_tools.check.scenarios.client.authorization_registration import OffersEveryRegistration
+from accord_tools.check.scenarios.client.authorization import OffersEveryRegistration
 from check.client.authorizing import Stateless
 from support.certificates import self_signed, serving_with
 

@@ -13,9 +13,8 @@ from accord import Server, ToolError
 from accord.types import ToolAnnotations
 from accord_tools.arguments.shape import KnownValues, Shape
 from accord_tools.contract import ContractBroken, check_contract
-from accord_tools.contract.declared_tests import ContractRules
 from accord_tools.contract.runner import TestRun, plan_tests, run_tests
-from accord_tools.contract.tested_server import CallCommand, TestedServer
+from accord_tools.contract.tested_server import CallCommand, ContractRules, TestedServer
 from support.waiting import LONG
 
 LOOSE = Path(__file__).parent / "loose.py"

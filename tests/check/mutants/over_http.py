@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from accord.http.rules.sse import Event, encode
-from accord_tools.check.scenarios.server.http_addresses import listening_addresses, own_addresses
+from accord_tools.check.scenarios.server.http_connections import listening_addresses, own_addresses
 from check.faults import faults, hook
 from check.mutants.between_http import OPENING, Asked, Head, Headers, Send, Web, web_mutant
 from check.mutants.foundation import unbreakable

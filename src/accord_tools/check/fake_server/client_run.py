@@ -23,7 +23,7 @@ from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.verdicts import VerdictCollector
 
 if TYPE_CHECKING:
-    from accord_tools.check.fake_server.http_transport import ReceivedRequest
+    from accord_tools.check.fake_server.transports import ReceivedRequest
 
 _CANCELLED: Final = "notifications/cancelled"
 

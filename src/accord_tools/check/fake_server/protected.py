@@ -12,8 +12,8 @@ from accord.auth.client_identity import challenge_of
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server import launched
 from accord_tools.check.fake_server.client_run import ClientRun
-from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 from accord_tools.check.fake_server.server import FakeServer
+from accord_tools.check.fake_server.transports import CannedResponse, ReceivedRequest
 from accord_tools.check.probing.messages import params_of
 
 OAUTH: Final = "/.well-known/oauth-authorization-server"

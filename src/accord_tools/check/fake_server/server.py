@@ -40,7 +40,7 @@ from accord_tools.check.probing.raw_connection import (
 
 if TYPE_CHECKING:
     from accord_tools.check.fake_server.client_run import ClientRun
-    from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+    from accord_tools.check.fake_server.transports import CannedResponse, ReceivedRequest
 
 
 STATELESS: Final[Revision] = [row for row in REVISIONS.values() if not row.handshake][-1]

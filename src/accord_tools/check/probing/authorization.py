@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 
 _NEWEST: Final = newest(HANDSHAKE)
-_RESOURCE: Final = "oauth-protected-resource"
-_SERVER: Final = "oauth-authorization-server"
-_OPENID: Final = "openid-configuration"
 # A server may name any number; only the first ones are tried.
 _ISSUERS: Final = 3
 
@@ -199,7 +196,7 @@ async def fetch_metadata(
     """
     fetcher = _DocumentFetcher(sender, connection, url)
     named = [each.resource_metadata for each in challenges if each.resource_metadata]
-    resource = await fetcher.first([*named, *_well_known(url, _RESOURCE)])
+    resource = await fetcher.first([*named, *_well_known(url, "oauth-protected-resource")])
     listed = (resource or {}).get("authorization_servers")
     issuers = tuple(
         each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, str)
@@ -207,8 +204,8 @@ async def fetch_metadata(
     metadata = openid = None
     # Before 2025-06-18 the server was its own authorization server, at the root of its host.
     for issuer in issuers[:_ISSUERS] or [_root(url)]:
-        metadata = await fetcher.first(_well_known(issuer, _SERVER))
-        openid = await fetcher.first(_well_known(issuer, _OPENID))
+        metadata = await fetcher.first(_well_known(issuer, "oauth-authorization-server"))
+        openid = await fetcher.first(_well_known(issuer, "openid-configuration"))
         if metadata is not None or openid is not None:
             break
     return Published(

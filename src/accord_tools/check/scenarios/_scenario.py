@@ -189,6 +189,8 @@ _LATER_ECHO: Final = "jsonrpc.error.id-echoed-or-unreadable"
 MISSING_URI: Final = "accord-check://no/such/resource"
 LISTS: Final = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 INITIALIZED: Final = new_notification("notifications/initialized")
+NO_AUTHORIZATION: Final = "the server asks for no authorization"
+OTHER_USER: Final = "this needs a token of another user: give --other-bearer"
 PERMISSION: Final = "a permission that the server did not use"
 # Other people may use a server behind a URL: a check makes only a few calls.
 _CALLS: Final = 8
@@ -469,6 +471,28 @@ async def end_session(connection: RawConnection, heard: RawResponse) -> None:
 def lacks_lists(facts: ServerFacts) -> str | None:
     """Return why nothing can be listed; None if something can."""
     return None if any(map(facts.declares, LISTS)) else "the server has no lists"
+
+
+def lacks_other_user(probe: Probe, ids: tuple[str, ...]) -> bool:
+    """Return whether there are no two users; records why."""
+    if not probe.target.bearer:
+        probe.not_applicable(ids, NO_AUTHORIZATION)
+    elif probe.target.other_token is None:
+        probe.skip(ids, OTHER_USER)
+    else:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def open_as_other(probe: Probe) -> AsyncIterator[RawConnection]:
+    """Open a connection with the token of another user, which is not judged."""
+    given = probe.target.spec.headers.items()
+    headers = {name: text for name, text in given if name.lower() != "authorization"}
+    headers["authorization"] = f"Bearer {probe.target.other_token}"
+    async with probe.target.reached_with(headers=headers).connection(is_judged=False) as connection:
+        await connection.begin_conversation(probe.revision)
+        yield connection
 
 
 def messages_of(heard: RawResponse, call: JsonObject) -> list[JsonObject]:

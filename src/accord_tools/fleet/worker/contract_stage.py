@@ -11,9 +11,8 @@ import msgspec
 from accord.errors import MissingExtra
 from accord.types import REVISION_IDS
 from accord_tools.contract.cases import CaseFile, read_cases
-from accord_tools.contract.declared_tests import ContractRules
 from accord_tools.contract.runner import TestRun, plan_tests, run_test, temporary_hypothesis_home
-from accord_tools.contract.tested_server import Test, TestedServer
+from accord_tools.contract.tested_server import ContractRules, Test, TestedServer
 from accord_tools.fleet.results import FailedTest, TestCounts
 from accord_tools.fleet.worker.job import WorkerReport
 from accord_tools.fleet.worker.stages import LagMeter, ServerWork, StageOutcome

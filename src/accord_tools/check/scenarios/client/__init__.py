@@ -7,13 +7,10 @@ from accord_tools.check.scenarios.client import (  # noqa: F401  # modules regis
     answers,
     authorization,
     authorization_discovery,
-    authorization_registration,
     caching,
     cancellation,
     clients_with_tasks,
-    lifecycle,
-    listening,
-    streamable_http,
+    connections,
 )
 
 __all__ = ["CLIENT_SCENARIOS"]

@@ -29,7 +29,6 @@ SAMPLING: Final[JsonObject] = {
 }
 # A client that sends messages for this long has received a ping.
 _PROMPT: Final = 2.0
-_ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 _TEXT: Final = {"type": "string", "title": "Name", "description": "Any name."}
 FORMS: Final[tuple[JsonObject, ...]] = (
     {"type": "object", "properties": {"name": _TEXT}, "required": ["name"]},
@@ -162,7 +161,7 @@ class SendsEveryRequest(FakeServer):
             if reply is not None and reply.is_error:
                 self.failures.append(("roots.errors", reply))
             elif reply is not None:
-                changes = len(connection.messages(_ROOTS_CHANGED))
+                changes = len(connection.messages("notifications/roots/list_changed"))
                 self.roots.append((reply.result.get("roots"), changes))
 
     async def _tell(self, connection: RawConnection, request: JsonObject) -> None:
@@ -210,7 +209,7 @@ class SendsEveryRequest(FakeServer):
 
     def _judge_roots(self, run: ClientRun) -> None:
         id = "roots.list-changed.sent"
-        if run.messages(_ROOTS_CHANGED):
+        if run.messages("notifications/roots/list_changed"):
             run.passes(id)
         connection = run.connection
         declared = connection.client_capabilities.get("roots") if connection is not None else None
@@ -418,7 +417,6 @@ def judge_sampled(
 
 
 _ELICIT: Final = "elicitation/create"
-_SAMPLE: Final = "sampling/createMessage"
 _NO_PREFETCH: Final = "elicitation.client.no-prefetch"
 _NO_OPENING: Final = "elicitation.client.no-open-without-consent"
 _UNKNOWN: Final = "elicitation.complete.unknown-ignored"
@@ -485,11 +483,11 @@ class AsksInNewerModes(FakeServer):
         sampling = line.client_capabilities.get("sampling")
         if isinstance(sampling, dict) and "tools" in sampling:
             for params in sampling_questions(sampling):
-                reply = await ask_slowly(self, line, _SAMPLE, params, request)
+                reply = await ask_slowly(self, line, "sampling/createMessage", params, request)
                 if reply is not None:
                     self.sampled.append((params, reply))
             for id, params in _AMISS.items():
-                reply = await ask_slowly(self, line, _SAMPLE, params, request)
+                reply = await ask_slowly(self, line, "sampling/createMessage", params, request)
                 if reply is not None:
                     self.refused[id] = reply
 
@@ -591,10 +589,10 @@ class AsksInUndeclaredModes(FakeServer):
             return
         plain, *_, tools = sampling_questions({"tools": {}})
         if "tools" not in sampling:
-            await ask_slowly(self, line, _SAMPLE, tools, request)
+            await ask_slowly(self, line, "sampling/createMessage", tools, request)
         if "tasks" not in declared:
             params = {**plain, "task": {"ttl": 60_000}}
-            self.augmented = await ask_slowly(self, line, _SAMPLE, params, request)
+            self.augmented = await ask_slowly(self, line, "sampling/createMessage", params, request)
 
     async def judge(self, run: ClientRun) -> None:
         id = "tasks.undeclared.ignored"

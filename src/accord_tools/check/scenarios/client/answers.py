@@ -7,7 +7,6 @@ from typing import Final
 from accord.errors import InvalidParams, RequestError
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun
-from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 from accord_tools.check.fake_server.server import (
     LISTS,
     STATELESS,
@@ -16,6 +15,7 @@ from accord_tools.check.fake_server.server import (
     client_scenario,
     revisions_of,
 )
+from accord_tools.check.fake_server.transports import CannedResponse, ReceivedRequest
 from accord_tools.check.probing.messages import params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 

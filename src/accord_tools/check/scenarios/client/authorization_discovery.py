@@ -9,7 +9,6 @@ from typing import Final
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun
-from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 from accord_tools.check.fake_server.protected import (
     NOT_AT_ALL,
     OAUTH,
@@ -23,16 +22,19 @@ from accord_tools.check.fake_server.protected import (
     parse_fields,
 )
 from accord_tools.check.fake_server.server import client_scenario
-from accord_tools.check.scenarios.client.authorization_registration import (
+from accord_tools.check.fake_server.transports import CannedResponse, ReceivedRequest
+from accord_tools.check.scenarios.client.authorization import (
+    BOTH_FORMS,
+    SUFFIXES,
     client_of,
+    first_requests,
     is_url,
+    judge_forms,
     judge_registration,
     judge_supported_scope,
 )
 
 _WELL_KNOWN: Final = "/.well-known/"
-_SUFFIXES: Final = ("oauth-authorization-server", "openid-configuration")
-_BOTH_FORMS: Final = "auth.client.discovery-both"
 _SEVERAL: Final = "auth.asm.client-tries-several"
 _SUFFIX: Final = "auth.asm.no-own-suffix"
 _MECHANISMS: Final = "auth.prm.client-both-mechanisms"
@@ -41,23 +43,14 @@ _IDENTICAL: Final = "auth.asm.issuer-identical"
 _PKCE: Final = ("auth.pkce.refuse-without-methods", "auth.pkce.verify-support")
 
 
-def _first_requests(run: ClientRun, places: Sequence[str]) -> list[ReceivedRequest]:
-    """Return the first request to each of some paths, in the order of the requests."""
-    first: dict[str, ReceivedRequest] = {}
-    for each in run.requests:
-        if each.path in places and each.method == "GET":
-            first.setdefault(each.path, each)
-    return list(first.values())
-
-
 def _judge_metadata_order(run: ClientRun, server: FakeAuthorizationServer, id: str) -> None:
     """Judge the order of the requests for metadata that is at the last place of all."""
     places = server.well_known
-    found = _first_requests(run, places)
+    found = first_requests(run, places)
     _judge_suffix(run, server, found)
     if not found:
         # A client that ignores the path of the issuer asks elsewhere.
-        asked = [each for each in run.requests if any(name in each.path for name in _SUFFIXES)]
+        asked = [each for each in run.requests if any(name in each.path for name in SUFFIXES)]
         for each in asked[:1]:
             why = f"looks for the metadata of {server.path} at {each.path}, not at {places[0]}"
             run.holds(id, condition=False, why=why, request=each)
@@ -75,28 +68,18 @@ def _judge_metadata_order(run: ClientRun, server: FakeAuthorizationServer, id: s
             run.holds(id, tried == list(places), why, request=found[0])
 
 
-def judge_forms(run: ClientRun, server: FakeAuthorizationServer) -> None:
-    """Judge whether a client that found no metadata looked for both forms of it."""
-    found = _first_requests(run, server.well_known)
-    forms = {name for name in _SUFFIXES if any(name in each.path for each in found)}
-    is_left = any(each.path in server.places for each in found) or run.exit_code is None
-    if found and (len(forms) == 2 or not is_left):
-        why = f"looks for the metadata of the authorization server at {found[-1].path} alone"
-        run.holds(_BOTH_FORMS, len(forms) == 2, why, request=found[-1])
-
-
 def _judge_suffix(
     run: ClientRun, server: FakeAuthorizationServer, found: Sequence[ReceivedRequest]
 ) -> None:
     """Judge whether a client invents a well-known suffix."""
-    known = (*_SUFFIXES, "oauth-protected-resource")
+    known = (*SUFFIXES, "oauth-protected-resource")
     odd = [
         each
         for each in run.requests
         if _WELL_KNOWN in each.path
         and each.path.partition(_WELL_KNOWN)[2].partition("/")[0] not in known
     ]
-    defaults = [each for each in found if _SUFFIXES[0] in each.path]
+    defaults = [each for each in found if SUFFIXES[0] in each.path]
     if defaults:
         run.passes(_SUFFIX)
     elif odd:
@@ -106,7 +89,7 @@ def _judge_suffix(
 
 @client_scenario(
     "auth.asm.order-with-path",
-    _BOTH_FORMS,
+    BOTH_FORMS,
     _SEVERAL,
     _SUFFIX,
     _SCOPES,
@@ -139,7 +122,7 @@ class HasIssuerWithPath(ProtectedFakeServer):
 @client_scenario(
     "auth.asm.order-without-path",
     _MECHANISMS,
-    _BOTH_FORMS,
+    BOTH_FORMS,
     _SEVERAL,
     _SUFFIX,
     _SCOPES,
@@ -167,7 +150,7 @@ class NamesNothingInItsChallenge(ProtectedFakeServer):
 
     def _judge_mechanisms(self, run: ClientRun) -> None:
         specific, root = f"{RESOURCE}{run.path}", RESOURCE
-        found = _first_requests(run, (specific, root))
+        found = first_requests(run, (specific, root))
         tried = [each.path for each in found]
         if run.exit_code is None and len(tried) < 2:
             return
@@ -200,7 +183,7 @@ class PublishesAnotherIssuer(ProtectedFakeServer):
         if not self.was_tried(run):
             return
         places = FakeAuthorizationServer(self.path).well_known
-        if not _first_requests(run, places):
+        if not first_requests(run, places):
             return
         for server in self.servers:
             names = ("register", "authorize", "token")

@@ -33,7 +33,6 @@ from accord_tools.check.scenarios.client.answered_questions import (
 
 RELATED: Final = "io.modelcontextprotocol/related-task"
 TERMINAL: Final = ("completed", "failed", "cancelled")
-_SAMPLE: Final = "sampling/createMessage"
 _REVISIONS: Final = revisions_of("tasks.create.returns-task")
 # Ids that share all but so many characters, or have fewer, can be guessed.
 _RANDOM_CHARACTERS: Final = 6
@@ -105,7 +104,7 @@ class StartsTasksAtTheClient(FakeServer):
     async def _start(self, what: str, line: RawConnection, request: JsonObject) -> str | None:
         params = {**SAMPLING, "task": {"ttl": 60_000}}
         del params["_meta"]
-        reply = await ask_slowly(self, line, _SAMPLE, params, request)
+        reply = await ask_slowly(self, line, "sampling/createMessage", params, request)
         if reply is None:
             return None
         self.replies[what] = reply

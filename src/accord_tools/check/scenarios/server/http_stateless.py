@@ -53,7 +53,6 @@ _UNREPEATED: Final = "http.param-headers.missing-with-value-rejected"
 _MATCHED: Final = "http.param-headers.match-validated"
 _PARAMS: Final = (_CHARACTERS, _NUMBERS, _ABSENT, _UNREPEATED, _MATCHED)
 _HEADER_MISMATCH: Final = -32020
-_NOTHING_NAMED: Final = "the server has nothing that a request can name"
 _ON: Final = ("http",)
 
 
@@ -162,7 +161,7 @@ async def encodes_names_in_headers(probe: Probe, connection: RawConnection) -> N
             heard = await post_message(connection, message, mcp_name=_encode(name, prefix))
             why = f"answers {what} with Mcp-Name {prefix}...?= with {heard}, expected status 400"
             probe.holds(_MARKERS, heard.status == 400, why)
-    probe.skip((_DECODED, _MARKERS), _NOTHING_NAMED)
+    probe.skip((_DECODED, _MARKERS), "the server has nothing that a request can name")
 
 
 # -- arguments

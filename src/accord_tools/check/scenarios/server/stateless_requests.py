@@ -37,7 +37,7 @@ from accord_tools.check.scenarios._scenario import (
     lacks_lists,
     scenario,
 )
-from accord_tools.check.scenarios.server._rounds import ask_exactly
+from accord_tools.check.scenarios.server.asked_rounds import ask_exactly
 
 _DISCOVER: Final = "server/discover"
 
@@ -449,7 +449,6 @@ _UNKNOWN_TOOL: Final = "tools.errors.unknown-tool-32602"
 _NOT_FOUND: Final = "resources.read.not-found-32602"
 _NO_EMPTY: Final = "resources.read.no-empty-for-missing"
 _INTERNAL: Final = "resources.read.internal-32603"
-_READ: Final = "resources/read"
 _ENTRIES: Final = 10
 _OLD_NOT_FOUND: Final = -32002
 # Codes that say something else, or nothing.
@@ -463,10 +462,10 @@ async def calls_tools_that_do_not_exist(probe: Probe, connection: RawConnection)
         probe.expects(_UNKNOWN_TOOL, reply, INVALID_PARAMS, f"a call of the unknown tool {name!r}")
 
 
-@scenario(_NOT_FOUND, _NO_EMPTY, needs="resources", era="stateless", sends=(_READ,))
+@scenario(_NOT_FOUND, _NO_EMPTY, needs="resources", era="stateless", sends=("resources/read",))
 async def reads_resources_that_do_not_exist(probe: Probe, connection: RawConnection) -> None:
     for uri in _missing_uris(probe):
-        reply = await connection.ask(_READ, {"uri": uri})
+        reply = await connection.ask("resources/read", {"uri": uri})
         what = f"a read of {uri}, which it does not list,"
         if not reply.is_error:
             contents = reply.result.get("contents")
@@ -489,10 +488,10 @@ def _missing_uris(probe: Probe) -> list[str]:
     return [MISSING_URI, *(uri for uri in similar[:2] if uri not in listed)]
 
 
-@scenario(_INTERNAL, needs="resources", era="stateless", sends=(_READ,))
+@scenario(_INTERNAL, needs="resources", era="stateless", sends=("resources/read",))
 async def reads_resources_that_may_fail(probe: Probe, connection: RawConnection) -> None:
     for resource in probe.facts.resources[:_ENTRIES]:
-        reply = await connection.ask(_READ, {"uri": resource.get("uri")})
+        reply = await connection.ask("resources/read", {"uri": resource.get("uri")})
         if reply.code == INTERNAL_ERROR:
             probe.passes(_INTERNAL)
         elif reply.code in _MISLEADING:
@@ -514,12 +513,12 @@ async def reads_files_outside(probe: Probe, connection: RawConnection) -> None:
         probe.skip(_SANITISED, "the server has no file:// resources")
         return
     secret = _OUTSIDE.read_text(errors="replace").strip()
-    plain = await connection.ask(_READ, {"uri": _OUTSIDE.as_uri()})
+    plain = await connection.ask("resources/read", {"uri": _OUTSIDE.as_uri()})
     if _holds_text(plain, secret):
         probe.skip(_SANITISED, "the server serves the whole file system")
         return
     for uri in tried:
-        reply = await connection.ask(_READ, {"uri": uri})
+        reply = await connection.ask("resources/read", {"uri": uri})
         why = f"reads {_OUTSIDE} for {uri}, although it refuses {_OUTSIDE.as_uri()}"
         probe.holds(_SANITISED, not _holds_text(reply, secret), why)
 

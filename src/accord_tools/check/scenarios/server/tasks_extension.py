@@ -24,13 +24,17 @@ from accord_tools.check.probing.task_calls import (
     without_meta,
 )
 from accord_tools.check.probing.tool_calls import ToolCall
-from accord_tools.check.scenarios._scenario import UNJUDGED, bare_scenario, call, is_alive, scenario
-from accord_tools.check.scenarios.server.tasks_lists import open_as_other, why_guessable
+from accord_tools.check.scenarios._scenario import (
+    UNJUDGED,
+    bare_scenario,
+    call,
+    is_alive,
+    scenario,
+)
+from accord_tools.check.scenarios.server.tasks import why_guessable
 
 _GET: Final = "tasks/get"
 _UPDATE: Final = "tasks/update"
-_CANCEL: Final = "tasks/cancel"
-_LISTEN: Final = "subscriptions/listen"
 _MISSING: Final = -32021
 _UNKNOWN_ID: Final = "accord-check-no-such-task"
 # Every result may have these.
@@ -277,9 +281,9 @@ async def answers_and_cancels_tasks(probe: Probe, connection: RawConnection) -> 
             await _answer(probe, connection, id, state)
     for tool in [*tasks.values()][:_TRIED]:
         id = task_id(await call_for_task(connection, tool)) or ""
-        reply = await operate(connection, _CANCEL, id)
+        reply = await operate(connection, "tasks/cancel", id)
         if not reply.is_error:
-            _judge_empty(probe, _CANCELLED, reply, _CANCEL)
+            _judge_empty(probe, _CANCELLED, reply, "tasks/cancel")
     probe.skip(_ANSWERED, "no task asks for anything" if tasks else NO_TASK)
     probe.skip(_CANCELLED, "no task could be cancelled" if tasks else NO_TASK)
 
@@ -317,13 +321,13 @@ async def asks_for_tasks_that_it_may_not_have(probe: Probe, connection: RawConne
     if _lacks_extension(probe, _REFUSED):
         return
     answers = {"inputResponses": {"accord-check": {"action": "decline"}}}
-    for method, id in ((_GET, _UNKNOWN), (_UPDATE, _UNKNOWN_TOO), (_CANCEL, _UNKNOWN_TOO)):
+    for method, id in ((_GET, _UNKNOWN), (_UPDATE, _UNKNOWN_TOO), ("tasks/cancel", _UNKNOWN_TOO)):
         more = answers if method == _UPDATE else {}
         reply = await operate(connection, method, _UNKNOWN_ID, more)
         probe.expects(id, reply, INVALID_PARAMS, f"{method} with an unknown taskId")
     started = await start_tasks(connection, probe.facts)
     known = next(iter(started), _UNKNOWN_ID)
-    for method in (_GET, _UPDATE, _CANCEL):
+    for method in (_GET, _UPDATE, "tasks/cancel"):
         params = {"taskId": known, **(answers if method == _UPDATE else {})}
         reply = await connection.ask(method, params)
         what = f"{method} of a client without the extension"
@@ -339,7 +343,7 @@ async def asks_for_tasks_that_it_may_not_have(probe: Probe, connection: RawConne
 async def _listen_undeclared(probe: Probe, connection: RawConnection, id: str) -> None:
     """Listen to a task without the extension: it is refused, or else acknowledged."""
     since = len(connection.received)
-    request = await connection.start(_LISTEN, {"notifications": {"taskIds": [id]}})
+    request = await connection.start("subscriptions/listen", {"notifications": {"taskIds": [id]}})
     await connection.collect(probe.target.settling)
     replies = [each for each in connection.received[since:] if each.get("id") == request]
     accepted = connection.messages("notifications/subscriptions/acknowledged", since)
@@ -352,29 +356,3 @@ async def _listen_undeclared(probe: Probe, connection: RawConnection, id: str) -
         probe.fail(_UNDECLARED, why)
     if not replies:
         await connection.notify("notifications/cancelled", {"requestId": request})
-
-
-# -- other users
-
-_AUTHORIZED: Final = "tasks-ext.security.authorize-each"
-
-
-@scenario(_AUTHORIZED, era="stateless", on=("http",))
-async def asks_for_a_task_of_somebody_else(probe: Probe, connection: RawConnection) -> None:
-    if _lacks_extension(probe, (_AUTHORIZED,)):
-        return
-    if not probe.target.bearer:
-        probe.not_applicable(_AUTHORIZED, "the server asks for no authorization")
-        return
-    if probe.target.other_token is None:
-        probe.skip(_AUTHORIZED, "this needs a token of another user: give --other-bearer")
-        return
-    started = await start_tasks(connection, probe.facts)
-    for id in [*started][:1]:
-        async with open_as_other(probe) as other:
-            for method in (_GET, _CANCEL):
-                reply = await operate(other, method, id)
-                connection.proof = other.proof
-                why = f"answers {method} of a task of another user with {reply}"
-                probe.holds(_AUTHORIZED, reply.is_error, why)
-    probe.skip(_AUTHORIZED, NO_TASK)
