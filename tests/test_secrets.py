@@ -217,6 +217,8 @@ def test_names_of_the_protocol_and_figures_stay_readable():
 
 
 PROSE = [
+    "write auth=Protected(StaticTokens(...))",
+    "say --env TOKEN=VALUE",
     "Enter your password: it must have 8 characters.",
     "Authorization: see the section below; basic functionality and bearer authentication.",
     "max_tokens=100, tokens=12, temperature=0.5",
