@@ -3,14 +3,13 @@
 from accord_tools.check.fake_server.server import CLIENT_SCENARIOS
 from accord_tools.check.scenarios.client import (  # noqa: F401  # modules register their scenarios
     answered_questions,
-    answered_rounds,
     answers,
     authorization,
     authorization_discovery,
-    caching,
     cancellation,
     clients_with_tasks,
     connections,
+    stateless,
 )
 
 __all__ = ["CLIENT_SCENARIOS"]
