@@ -5,11 +5,16 @@ from functools import wraps
 from typing import Any
 
 
+def named(name: str, fault: Any) -> Any:
+    """Return a fault with this name, which is that of its mutant."""
+    fault.__name__ = name
+    return fault
+
+
 def faults(register: Callable[[Any], Any], **rows: Any) -> None:
     """Register what breaks one requirement in one way after the other."""
     for name, fault in rows.items():
-        fault.__name__ = name
-        register(fault)
+        register(named(name, fault))
 
 
 def hook(**changes: Callable[..., Any]) -> Callable[[Any], None]:

@@ -20,7 +20,7 @@ from check.client.registering import (
     says,
     without,
 )
-from check.faults import altering, faults, nothing
+from check.faults import altering, faults, named, nothing
 
 COMPLETE = "completion/complete"
 
@@ -874,8 +874,7 @@ def reporting(id: str, *reports: Message, method: str = "notifications/progress"
                     await self.say(said)
             return await super().result(called, params)
 
-    Reports.__name__ = f"Reports{len(MUTANTS)}"
-    mutant(id, "SendsEveryRequest")(Reports)
+    mutant(id, "SendsEveryRequest")(named(f"Reports{len(MUTANTS)}", Reports))
 
 
 reporting("progress.notification.progress", {"progressToken": "sampling"})

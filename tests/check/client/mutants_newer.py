@@ -12,7 +12,7 @@ from check.client.raw import Gone, Message
 from check.client.raw_newer import RELATED, TERMINAL, RawNewer, Refused
 from check.client.registering import Says, mutant, put, without
 from check.client.registering import says as all_say
-from check.faults import altering, faults
+from check.faults import altering, faults, named
 
 HOSTS, RUNS = "StartsTasksAtTheClient", "RunsToolsAsTasks"
 MODES, UNDECLARED = "AsksInNewerModes", "AsksInUndeclaredModes"
@@ -177,8 +177,7 @@ def unchecked(id: str, code: int | None, *, is_mixed: bool) -> None:
                 if code is not None:
                     raise Refused(code) from None
 
-    Answers.__name__ = f"Answers{code or 'Anything'}"
-    mutant(id, MODES)(Answers)
+    mutant(id, MODES)(named(f"Answers{code or 'Anything'}", Answers))
 
 
 for code in (None, -32603, -32600):

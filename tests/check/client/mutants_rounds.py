@@ -8,7 +8,7 @@ from check.client.mutants_stateless import ROUNDS, answering, says
 from check.client.raw import Message
 from check.client.raw_stateless import RawStateless
 from check.client.registering import mutant, put, without
-from check.faults import altering, faults
+from check.faults import altering, faults, named
 
 KEYS = {"mrtr.client.response-keys-match": "the questions of another request are not its own"}
 UNDECLARED = "AsksForUndeclared"
@@ -317,8 +317,7 @@ def undeclared(id: str, method: str, result: Message, *names: str) -> None:
         async def result(self, asked: str, params: Message) -> Message:
             return result if asked == method else await super().result(asked, params)
 
-    Answers.__name__ = f"Answers{id.partition('.')[0].title()}Undeclared"
-    mutant(id, UNDECLARED)(Answers)
+    mutant(id, UNDECLARED)(named(f"Answers{id.partition('.')[0].title()}Undeclared", Answers))
 
 
 SAID = {

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from check.faults import named
 from check.mutants.foundation import (
     Between,
     Message,
@@ -103,8 +104,7 @@ def says(id: str, name: str, *messages: Message, after: str = "tools/list") -> N
     def hook(wire: Between) -> None:
         saying(*messages, after=after)(wire)
 
-    hook.__name__ = name
-    interloper(id)(hook)
+    interloper(id)(named(name, hook))
 
 
 NAME, PRESENT = "cancellation.notification.either-party", "cancellation.request-id.present"
@@ -192,8 +192,7 @@ def answering(name: str, reply: dict[str, Any]) -> None:
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    interloper("cancellation.receiver.frees-and-silent")(hook)
+    interloper("cancellation.receiver.frees-and-silent")(named(name, hook))
 
 
 answering("answers_with_the_code_of_editors", {"error": {"code": -32800, "message": "cancelled"}})
@@ -249,8 +248,7 @@ def complaining(name: str, is_meant: Callable[[dict[str, Any]], bool], code: int
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    interloper("cancellation.invalid-ignored")(hook)
+    interloper("cancellation.invalid-ignored")(named(name, hook))
 
 
 complaining("answers_under_the_id_it_never_got", lambda params: "never" in str(params), -32600)

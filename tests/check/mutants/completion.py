@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from check.faults import named
 from check.mutants.foundation import Message, mutant, params_of, unbreakable
 from check.mutants.spoiling import ABSENT, NULL, SECOND, answer, refusal, undeclared, wrong
 
@@ -59,8 +60,7 @@ def answering(name: str, type_: str, code: int | None) -> None:
                 message["error"]["code"] = code
         return message
 
-    change.__name__ = name
-    mutant("completion.errors.codes")(change)
+    mutant("completion.errors.codes")(named(name, change))
 
 
 answering("suggests_nothing_for_a_reference_of_an_unknown_type", "ref/accord-check", None)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from check.faults import named
 from check.mutants.foundation import (
     Between,
     Message,
@@ -32,8 +33,7 @@ def question_interloper(
 ) -> None:
     """Register a server that asks, with a hook into both directions."""
     making = in_memory(hook, server)
-    making.__name__ = name
-    elsewhere(id, revision=revision, is_thorough=has_mutants(id, 1), **more)(making)
+    elsewhere(id, revision=revision, is_thorough=has_mutants(id, 1), **more)(named(name, making))
 
 
 def believing(

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from check.faults import named
 from check.mutants.foundation import Between, Message, Sent, few, interloper, mutant, saying
 
 PING = {"jsonrpc": "2.0", "id": "own", "method": "ping"}
@@ -20,8 +21,7 @@ def says(id: str, name: str, *messages: Any, after: str = "tools/list", **settin
     def hook(wire: Between) -> None:
         saying(*messages, after=after)(wire)
 
-    hook.__name__ = name
-    interloper(id, **settings)(hook)
+    interloper(id, **settings)(named(name, hook))
 
 
 def without(message: Message, *names: str) -> Message:
@@ -43,8 +43,7 @@ def answers(
         is_due = request.get("method") == method and is_meant(message, request)
         return change(message) if is_due else message
 
-    changed.__name__ = name
-    mutant(id, **settings)(changed)
+    mutant(id, **settings)(named(name, changed))
 
 
 def fails(message: Message, request: Message) -> bool:
@@ -181,8 +180,7 @@ def misnames(name: str, rename: Callable[[Any], Any], **settings: Any) -> None:
             return message
         return message | {"id": rename(message["id"])}
 
-    change.__name__ = name
-    mutant(ECHO, **settings)(change)
+    mutant(ECHO, **settings)(named(name, change))
 
 
 misnames("writes_ids_in_capitals", str.upper)
@@ -304,8 +302,7 @@ def silent(name: str, is_meant: Callable[[Message], bool], **settings: Any) -> N
     def change(message: Message, request: Message) -> Sent:
         return None if request and is_meant(request) else message
 
-    change.__name__ = name
-    mutant(ANSWERED, **settings)(change)
+    mutant(ANSWERED, **settings)(named(name, change))
 
 
 silent(
@@ -353,8 +350,7 @@ def replying(name: str, method: str, reply: Message, **settings: Any) -> None:
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    interloper(QUIET, **settings)(hook)
+    interloper(QUIET, **settings)(named(name, hook))
 
 
 OK = {"jsonrpc": "2.0", "id": None, "result": {}}
@@ -384,8 +380,7 @@ def refusing_the_end_of_the_opening(name: str, text: str, code: int) -> None:
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    interloper(QUIET)(hook)
+    interloper(QUIET)(named(name, hook))
 
 
 refusing_the_end_of_the_opening("does_not_find_the_end_of_the_opening", "not found", -32601)
@@ -445,8 +440,7 @@ def batching(name: str, answer: Callable[[list[Message]], Any]) -> None:
 
         wire.send = send  # type: ignore[method-assign]
 
-    hook.__name__ = name
-    interloper("jsonrpc.batch.receive", **BATCH)(hook)
+    interloper("jsonrpc.batch.receive", **BATCH)(named(name, hook))
 
 
 batching("takes_no_notice_of_batches", lambda batch: None)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from check.faults import faults
+from check.faults import faults, named
 from check.mutants.foundation import (
     Between,
     Message,
@@ -85,8 +85,7 @@ def answering(
             return {"jsonrpc": "2.0", "id": message["id"], **reply}
         return message
 
-    change.__name__ = name
-    mutant(id, **settings)(change)
+    mutant(id, **settings)(named(name, change))
 
 
 def failure(code: int) -> dict[str, Any]:
@@ -144,8 +143,7 @@ def malformed(id: str, name: str, old: int, change_: Callable[[Message], Sent]) 
         is_due = (message.get("error") or {}).get("code") == old and not is_proper
         return change_(message) if is_due else message
 
-    change.__name__ = name
-    mutant(id)(change)
+    mutant(id)(named(name, change))
 
 
 PARSE, REQUEST = "errors.code.parse-error", "errors.code.invalid-request"

@@ -25,7 +25,7 @@ from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.scenarios._scenario import Scenario, revealing_methods
 from accord_tools.check.scenarios.server import SCENARIOS
 from accord_tools.check.server_check import ServerPlan, check_server
-from check.faults import hook_at
+from check.faults import hook_at, named
 from check.mutants.everything import server as everything
 from support.check_targets import check_target
 
@@ -249,8 +249,7 @@ def interloper(id: str, *, of: str = "", **settings: Any) -> Callable[[Any], Any
 
     def register(fault: Any) -> Any:
         making = in_memory(hook_at(of, fault))
-        making.__name__ = fault.__name__
-        elsewhere(id, **settings)(making)
+        elsewhere(id, **settings)(named(fault.__name__, making))
         return fault
 
     return register

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from check.faults import named
 from check.mutants.foundation import (
     Between,
     Message,
@@ -185,8 +186,7 @@ def opens(id: str, name: str, change: Callable[[dict[str, Any]], None], **settin
             change(result)
         return message
 
-    changed.__name__ = name
-    mutant(id, **settings)(changed)
+    mutant(id, **settings)(named(name, changed))
 
 
 VERSION = "lifecycle.initialize-result.protocol-version"
@@ -263,8 +263,7 @@ def offering(name: str, answer_: dict[str, Any]) -> None:
             return {"jsonrpc": "2.0", "id": message["id"], **answer_}
         return message
 
-    change.__name__ = name
-    mutant("lifecycle.version.server-offers-other")(change)
+    mutant("lifecycle.version.server-offers-other")(named(name, change))
 
 
 offering("refuses_unknown_revisions", {"error": {"code": -32600, "message": "unsupported"}})
@@ -284,8 +283,7 @@ def early(name: str, message: Message, seconds: float = 0.0) -> None:
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    interloper("lifecycle.initialized.server-waits")(hook)
+    interloper("lifecycle.initialized.server-waits")(named(name, hook))
 
 
 SAMPLE = {
@@ -336,8 +334,7 @@ def undeclared_question(name: str, question: Message) -> None:
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    interloper("lifecycle.capabilities.respected")(hook)
+    interloper("lifecycle.capabilities.respected")(named(name, hook))
 
 
 NUMBERS = count()
@@ -357,8 +354,7 @@ def unknowing(name: str, method: str) -> None:
             message["error"] = {"code": -32601, "message": "method not found"}
         return message
 
-    change.__name__ = name
-    mutant("lifecycle.capabilities.respected")(change)
+    mutant("lifecycle.capabilities.respected")(named(name, change))
 
 
 unknowing("cannot_list_its_prompts", "prompts/list")
@@ -378,8 +374,7 @@ def speaks(
     def hook(wire: Between) -> None:
         saying(message, after=after)(wire)
 
-    hook.__name__ = name
-    interloper(id_, **settings)(hook)
+    interloper(id_, **settings)(named(name, hook))
 
 
 speaks(ONLY, "calls_tools_of_the_client", {"jsonrpc": "2.0", "id": "own", "method": "tools/list"})
@@ -452,8 +447,7 @@ def pongs(id_: str, name: str, **reply: Any) -> None:
             return {"jsonrpc": "2.0", "id": message["id"], **reply}
         return message
 
-    change.__name__ = name
-    mutant(id_)(change)
+    mutant(id_)(named(name, change))
 
 
 pongs("ping.response.empty", "answers_pings_with_null", result=None)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from check.faults import faults, hook_maker
+from check.faults import faults, hook_maker, named
 from check.mutants.between_http import Asked, web_mutant
 from check.mutants.foundation import (
     Between,
@@ -298,8 +298,7 @@ def undeclared(name: str, spoil: Callable[[dict[str, Any]], Any]) -> None:
             spoil(message["result"]["capabilities"]["resources"])
         return message
 
-    change.__name__ = name
-    mutant(GOVERNED, revision=NEW)(change)
+    mutant(GOVERNED, revision=NEW)(named(name, change))
 
 
 undeclared("does_not_declare_that_it_can_be_watched", lambda declared: declared.pop("subscribe"))
@@ -393,8 +392,7 @@ def of_tasks(id: str, name: str, spoil: Callable[[dict[str, Any]], None]) -> Non
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    extended(id)(hook)
+    extended(id)(named(name, hook))
 
 
 def _without_outcome(task: dict[str, Any]) -> None:
@@ -425,8 +423,7 @@ def beside_tasks(name: str, method: str, params: dict[str, Any]) -> None:
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    extended(QUIET, also=ALSO[method])(hook)
+    extended(QUIET, also=ALSO[method])(named(name, hook))
 
 
 LOG = {"level": "info", "data": "working"}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from check.faults import faults
+from check.faults import faults, named
 from check.mutants.foundation import (
     Message,
     Sent,
@@ -93,8 +93,7 @@ def renaming(name: str, method: str) -> None:
     def change(message: Message, request: Message) -> Message:
         return message | {"method": method} if message.get("method") == LOG else message
 
-    change.__name__ = name
-    mutant("logging.message.method")(change)
+    mutant("logging.message.method")(named(name, change))
 
 
 renaming("logs_as_editors_do", "window/logMessage")
@@ -117,8 +116,7 @@ def not_knowing(name: str, level: str) -> None:
             message["error"] = {"code": -32602, "message": "unknown level"}
         return message
 
-    change.__name__ = name
-    mutant("logging.message.min-level")(change)
+    mutant("logging.message.min-level")(named(name, change))
 
 
 not_knowing("does_not_know_notices", "notice")
@@ -134,8 +132,7 @@ def accepting(name: str, reply: dict[str, Any]) -> None:
             return {"jsonrpc": "2.0", "id": message["id"], **reply}
         return message
 
-    change.__name__ = name
-    mutant("logging.set-level.invalid-params")(change)
+    mutant("logging.set-level.invalid-params")(named(name, change))
 
 
 accepting("accepts_any_level", {"result": {}})

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from check.faults import named
 from check.mutants.foundation import (
     Between,
     Message,
@@ -150,8 +151,7 @@ def spending(name: str, change_: Callable[[Message], None]) -> None:
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    interloper("pagination.cursor.stable")(hook)
+    interloper("pagination.cursor.stable")(named(name, hook))
 
 
 def _forget(message: Message) -> None:

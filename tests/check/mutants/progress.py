@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from check.faults import named
 from check.mutants.foundation import Between, Message, Sent, interloper, mutant, params_of
 from check.mutants.spoiling import ABSENT, Circumstances, wrong
 
@@ -159,8 +160,7 @@ def renaming(name: str, method: str) -> None:
     def change(message: Message, request: Message) -> Message:
         return message | {"method": method} if message.get("method") == PROGRESS else message
 
-    change.__name__ = name
-    mutant("progress.notification.method-name")(change)
+    mutant("progress.notification.method-name")(named(name, change))
 
 
 renaming("reports_as_editors_do", "$/progress")
@@ -220,8 +220,7 @@ def flooding(name: str, steps: int, tool: str) -> None:
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    interloper("progress.rate-limited")(hook)
+    interloper("progress.rate-limited")(named(name, hook))
 
 
 flooding("floods_at_the_end_of_a_call", 250, "greet")
@@ -236,8 +235,7 @@ def asking_for(id: str, name: str, method: str, **params: Any) -> None:
             message["params"] = params_of(message) | params
         return message
 
-    change.__name__ = name
-    mutant(id, areas=["timeouts"])(change)
+    mutant(id, areas=["timeouts"])(named(name, change))
 
 
 asking_for(

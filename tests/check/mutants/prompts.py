@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from check.faults import named
 from check.mutants.foundation import Message, mutant, params_of
 from check.mutants.spoiling import (
     ABSENT,
@@ -189,8 +190,7 @@ def refusing(name: str, code: int, is_meant: Callable[[dict[str, Any]], bool]) -
             message["error"]["code"] = code
         return message
 
-    change.__name__ = name
-    mutant("prompts.errors.codes")(change)
+    mutant("prompts.errors.codes")(named(name, change))
 
 
 refusing(
@@ -220,8 +220,7 @@ def needing(name: str, prompt: str, result: dict[str, Any]) -> None:
             message["result"] = result
         return message
 
-    change.__name__ = name
-    mutant("prompts.arguments.validated")(change)
+    mutant("prompts.arguments.validated")(named(name, change))
 
 
 UNDEFINED = {"type": "text", "text": "Plan 3 days in undefined, undefined."}

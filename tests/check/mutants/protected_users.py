@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from check.faults import faults, hook_maker
+from check.faults import faults, hook_maker, named
 from check.mutants.between_http import Asked, Headers, Hook, Web
 from check.mutants.foundation import params_of
 from check.mutants.protected import JSON, OTHER, OWN, admitting, guard_mutant, token_of
@@ -170,11 +170,6 @@ def answering(as_first: Callable[[Asked], bool], *, keeps_session: bool) -> Hook
     return hook
 
 
-def named(hook: Hook, name: str) -> Hook:
-    hook.__name__ = name
-    return hook
-
-
 for id, keeps_session, ways in (
     (BINDS, False, ("takes_answers_from_any_session", "takes_consent_from_any_session")),
     (IDENTIFIED, True, ("takes_the_session_for_the_user", "takes_consent_for_the_user")),
@@ -188,7 +183,7 @@ for id, keeps_session, ways in (
         strict=True,
     ):
         hook = answering(as_first, keeps_session=keeps_session)
-        guard_mutant(id, revision=NEW, is_thorough="consent" in name)(named(hook, name))
+        guard_mutant(id, revision=NEW, is_thorough="consent" in name)(named(name, hook))
 
 
 # -- tasks
@@ -208,4 +203,4 @@ for name, methods in (
     ("lets_everybody_cancel", ("tasks/cancel",)),
     ("shares_its_tasks", ("tasks/get", "tasks/cancel", "tasks/update")),
 ):
-    guard_mutant(TASKS, revision=NEWEST, server=make_server())(named(sharing(*methods), name))
+    guard_mutant(TASKS, revision=NEWEST, server=make_server())(named(name, sharing(*methods)))

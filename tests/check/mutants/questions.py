@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from check.faults import faults
+from check.faults import faults, named
 from check.mutants.foundation import Between, Message, Sent, interloper, mutant, params_of
 from check.mutants.spoiling import ABSENT, notice, put
 
@@ -76,8 +76,7 @@ def taking(name: str, said: str) -> None:
             message["result"] = {"content": [text], "isError": False}
         return message
 
-    change.__name__ = name
-    mutant(VALIDATED)(change)
+    mutant(VALIDATED)(named(name, change))
 
 
 taking("takes_any_answer", "row accord-check-wrong, window")

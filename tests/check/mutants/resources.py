@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from check.faults import faults
+from check.faults import faults, named
 from check.mutants.foundation import (
     Between,
     Message,
@@ -363,8 +363,7 @@ def declaring(name: str, after: str, value: Any) -> None:
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    interloper(SUBSCRIBE_FLAG)(hook)
+    interloper(SUBSCRIBE_FLAG)(named(name, hook))
 
 
 declaring("tells_of_changes_at_once", "notifications/initialized", value=False)
@@ -381,8 +380,7 @@ def reading(name: str, is_meant: Callable[[str], bool]) -> None:
             message["result"] = {"contents": [{"uri": uri, "text": "something"}]}
         return message
 
-    change.__name__ = name
-    mutant("resources.uri.validated")(change)
+    mutant("resources.uri.validated")(named(name, change))
 
 
 reading("reads_two_colons", lambda uri: uri == "::")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from check.faults import named
 from check.mutants.foundation import Between, Message, Sent, params_of
 from check.mutants.schema_server import server
 from check.mutants.stateless_base import CALL, answering, error, hooked, saying, text
@@ -170,8 +171,7 @@ def required(name: str, id: str, change: Callable[[Message], Message], **setting
         is_meant = message.get("error", {}).get("code") == -32042
         return change(message) if is_meant else message
 
-    spoil.__name__ = name
-    saying(id, server, **OLD, **settings)(spoil)
+    saying(id, server, **OLD, **settings)(named(name, spoil))
 
 
 def recoded(code: int) -> Callable[[Message], Message]:

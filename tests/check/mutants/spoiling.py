@@ -6,6 +6,7 @@ from typing import Any, TypeAlias, TypedDict
 
 import msgspec
 
+from check.faults import named
 from check.mutants.foundation import Between, Change, Message, interloper, mutant, params_of
 
 Spoil: TypeAlias = Callable[[dict[str, Any]], None]
@@ -164,8 +165,7 @@ def wrong(
         wire.from_server = from_server
 
     words = f"{path} is {_in_words(value)} {_in_words(when) if when else ''}"
-    hook.__name__ = re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-")
-    interloper(id, **settings)(hook)
+    interloper(id, **settings)(named(re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-"), hook))
 
 
 def _part(

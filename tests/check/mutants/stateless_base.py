@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from accord.protocol.catalogue import catalogue
-from check.faults import hook_at
+from check.faults import hook_at, named
 from check.mutants.everything import server as everything
 from check.mutants.foundation import (
     MUTANTS,
@@ -76,8 +76,7 @@ def answering(
 
             wire.from_client = from_client
 
-        hook.__name__ = make.__name__
-        hooked(id, server, **settings)(hook)
+        hooked(id, server, **settings)(named(make.__name__, hook))
         return make
 
     return register

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from check.faults import faults
+from check.faults import faults, named
 from check.mutants.foundation import Between, Message, Sent, params_of
 from check.mutants.stateless_base import (
     CALL,
@@ -141,8 +141,7 @@ def ordering(name: str, arrange: Callable[[list[Any], int], list[Any]]) -> None:
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    hooked("tools.list.deterministic-order", only=["tools.list"])(hook)
+    hooked("tools.list.deterministic-order", only=["tools.list"])(named(name, hook))
 
 
 ordering("turns_its_list_around", lambda entries, count: entries[:: 1 - 2 * (count % 3 % 2)])
@@ -238,8 +237,7 @@ def failing(name: str, code: int, **settings: Any) -> None:
     def change(message: Message, request: Message) -> Sent:
         return recode(message, -32603, code) if request.get("method") == READ else message
 
-    change.__name__ = name
-    saying(INTERNAL, **settings)(change)
+    saying(INTERNAL, **settings)(named(name, change))
 
 
 failing("calls_a_failure_an_invalid_request", -32600)
@@ -277,8 +275,7 @@ def scoping(name: str, list_name: str, is_other: Callable[[Message], bool]) -> N
             message["result"]["cacheScope"] = "public" if scope == "private" else "private"
         return message
 
-    change.__name__ = name
-    saying("caching.scope.same-on-all-pages")(change)
+    saying("caching.scope.same-on-all-pages")(named(name, change))
 
 
 scoping("shares_only_the_first_page_of_tools", "tools", lambda it: "cursor" not in params_of(it))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from check.faults import faults
+from check.faults import faults, named
 from check.mutants.foundation import Between, Message, Sent, params_of
 from check.mutants.stateless_base import (
     CALL,
@@ -86,8 +86,7 @@ def listing(name: str, versions: list[str]) -> None:
             message["result"]["supportedVersions"] = versions
         return message
 
-    change.__name__ = name
-    saying("discover.result.lists-request-version")(change)
+    saying("discover.result.lists-request-version")(named(name, change))
 
 
 listing("lists_a_later_version_only", ["2027-01-01"])
@@ -147,8 +146,7 @@ def unadvertised(name: str, capability: str, method: str, code: int | None) -> N
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    hooked("discover.unadvertised-method-not-found")(hook)
+    hooked("discover.unadvertised-method-not-found")(named(name, hook))
 
 
 unadvertised("lists_no_prompts_that_it_lacks", "prompts", "prompts/list", None)
@@ -199,8 +197,7 @@ def supporting(name: str, spoil: Any) -> None:
             return message | {"error": message["error"] | {"data": data}}
         return message
 
-    change.__name__ = name
-    saying(DATA)(change)
+    saying(DATA)(named(name, change))
 
 
 supporting("does_not_say_what_it_supports", lambda data: {"requested": data["requested"]})
@@ -269,8 +266,7 @@ def opening_first(name: str, code: int, allowed: tuple[str, ...]) -> None:
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    hooked(TO_STANDALONE, everything)(hook)
+    hooked(TO_STANDALONE, everything)(named(name, hook))
 
 
 opening_first("wants_a_handshake_first", -32600, ("initialize", DISCOVER))
@@ -497,8 +493,7 @@ def refusing(name: str, new: int, kind: str = "") -> None:
     def change(message: Message, request: Message) -> Sent:
         return recode(message, -32021, new) if kind in str(message.get("error")) else message
 
-    change.__name__ = name
-    saying("capability.missing-error-code")(change)
+    saying("capability.missing-error-code")(named(name, change))
 
 
 refusing("calls_a_missing_capability_internal", -32603)
@@ -515,8 +510,7 @@ def requiring(name: str, required: Any) -> None:
         body = {name: value for name, value in message["error"].items() if name != "data"}
         return message | {"error": body | ({} if required is None else {"data": required})}
 
-    change.__name__ = name
-    saying("capability.missing-error-data")(change)
+    saying("capability.missing-error-data")(named(name, change))
 
 
 requiring("does_not_name_what_is_missing", None)

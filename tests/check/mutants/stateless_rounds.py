@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from check.faults import named
 from check.mutants.foundation import Between, Message, Sent, params_of, unbreakable
 from check.mutants.stateless_base import (
     CALL,
@@ -190,8 +191,7 @@ def assuming(name: str, *refusals: str, tool: str = "") -> None:
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    hooked(ASSUMED, everything)(hook)
+    hooked(ASSUMED, everything)(named(name, hook))
 
 
 def is_plain(message: Message) -> bool:
@@ -235,8 +235,7 @@ def waiting(name: str, limit: int, react: Callable[[Between, Message], None]) ->
 
         wire.from_client, wire.from_server = from_client, from_server
 
-    hook.__name__ = name
-    hooked(ABANDONED, only=[ABANDONED])(hook)
+    hooked(ABANDONED, only=[ABANDONED])(named(name, hook))
 
 
 def refuse(wire: Between, message: Message) -> None:
@@ -273,8 +272,7 @@ def trusting(id: str, name: str, is_taken: Callable[[str, str], bool], **setting
 
         wire.from_client, wire.from_server = from_client, from_server
 
-    hook.__name__ = name
-    hooked(id, **settings)(hook)
+    hooked(id, **settings)(named(name, hook))
 
 
 trusting(TAMPERED, "compares_the_length_of_the_state", lambda one, other: len(one) == len(other))
@@ -310,8 +308,7 @@ def readable(name: str, encode: Callable[[Any], str], decode: Callable[[str], An
 
         wire.from_client, wire.from_server = from_client, from_server
 
-    hook.__name__ = name
-    hooked(INTEGRITY)(hook)
+    hooked(INTEGRITY)(named(name, hook))
 
 
 def to_json(value: Any) -> str:
@@ -358,8 +355,7 @@ def unbound(name: str, is_taken: Callable[[Message, Message], bool]) -> None:
 
         wire.from_client, wire.from_server = from_client, from_server
 
-    hook.__name__ = name
-    hooked(BOUND)(hook)
+    hooked(BOUND)(named(name, hook))
 
 
 def same(name: str) -> Callable[[Message, Message], bool]:

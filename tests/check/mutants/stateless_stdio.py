@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from accord_tools.check.probing.target import ServerTarget
+from check.faults import named
 from check.mutants.foundation import Between, Message, Sent, elsewhere, params_of
 from check.mutants.stateless_base import REVISION, everything, hooked
 from support.check_targets import check_target
@@ -73,8 +74,7 @@ def answering(name: str, **members: Any) -> None:
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    hooked(SILENT, everything, also=OF_ALL[SILENT])(hook)
+    hooked(SILENT, everything, also=OF_ALL[SILENT])(named(name, hook))
 
 
 CODE = {"code": 0, "message": "request cancelled"}

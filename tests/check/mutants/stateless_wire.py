@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from check.faults import named
 from check.mutants.foundation import Between, Message, Sent, params_of
 from check.mutants.stateless_base import (
     CALL,
@@ -36,8 +37,7 @@ def spoiling(
             spoil(found)
         return message
 
-    change.__name__ = name
-    saying(id, server, **settings)(change)
+    saying(id, server, **settings)(named(name, change))
 
 
 def removing(member: str) -> Spoil:
@@ -163,8 +163,7 @@ def asking(
             spoil(found)
         return message
 
-    change.__name__ = name
-    saying(id, server, **settings)(change)
+    saying(id, server, **settings)(named(name, change))
 
 
 def each(spoil: Callable[[dict[str, Any]], Any], kind: str = "") -> Spoil:
@@ -252,8 +251,7 @@ def doubling(name: str, double: Callable[[bytes], bytes], kind: str) -> None:
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    hooked("mrtr.result.input-request-keys-unique")(hook)
+    hooked("mrtr.result.input-request-keys-unique")(named(name, hook))
 
 
 doubling("asks_every_question_twice", lambda part: part + b"," + part, "elicitation")
@@ -285,8 +283,7 @@ def sending(name: str, id: str, *messages: Message, after: str = CALL, **setting
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    hooked(id, **settings)(hook)
+    hooked(id, **settings)(named(name, hook))
 
 
 def request_of(method: str, **params: Any) -> Message:
@@ -357,8 +354,7 @@ def logs_late(name: str, is_due: Callable[[int, Message], bool]) -> None:
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    hooked(STREAM)(hook)
+    hooked(STREAM)(named(name, hook))
 
 
 logs_late("logs_after_calls", lambda count, request: True)
@@ -410,8 +406,7 @@ def cancelling(
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    hooked(id)(hook)
+    hooked(id)(named(name, hook))
 
 
 cancelling(NAMES_LISTEN, "cancels_what_was_never_asked", lambda it: {"requestId": "never"})
@@ -445,8 +440,7 @@ def coding(id: str, name: str, code: int, *, method: str = CALL, **settings: Any
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    hooked(id, **settings)(hook)
+    hooked(id, **settings)(named(name, hook))
 
 
 coding(CODES, "takes_the_next_free_code", -32023)

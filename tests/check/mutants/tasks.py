@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 from accord_tools.check.probing.target import ServerTarget
-from check.faults import faults, hook_at, hook_maker
+from check.faults import faults, hook_at, hook_maker, named
 from check.mutants.foundation import (
     MUTANTS,
     Between,
@@ -555,8 +555,7 @@ def asking(id: str, name: str, spoil: Callable[[Message], Sent], **settings: Any
     def change(message: Message, request: Message) -> Sent:
         return spoil(message) if message.get("method") == "elicitation/create" else message
 
-    change.__name__ = name
-    task_mutant(id, **settings)(change)
+    task_mutant(id, **settings)(named(name, change))
 
 
 def _unrelated(message: Message) -> Sent:
@@ -589,8 +588,7 @@ def _progress(id: str, name: str, meta: Any) -> None:
                     params["_meta"] = meta
         return message
 
-    change.__name__ = name
-    task_mutant(id)(change)
+    task_mutant(id)(named(name, change))
 
 
 _progress("tasks.related.everywhere", "does_not_relate_progress", None)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from check.faults import faults
+from check.faults import faults, named
 from check.mutants.foundation import Between, Message, Sent, few, params_of
 from check.mutants.spoiling import put, results_of, spoiling
 from check.mutants.task_server import make_server
@@ -60,8 +60,7 @@ def believing(
 
         wire.from_client = from_client
 
-    hook.__name__ = name
-    extended(id, **settings)(hook)
+    extended(id, **settings)(named(name, hook))
 
 
 # -- which calls become tasks
@@ -118,8 +117,7 @@ def refusing(name: str, spoil: Callable[[dict[str, Any]], None]) -> None:
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    extended(NEEDS)(hook)
+    extended(NEEDS)(named(name, hook))
 
 
 refusing("refuses_as_an_unknown_method", lambda fault: fault.update(code=-32601))
@@ -138,8 +136,7 @@ def on_task_param(name: str, body: Callable[[Message], Message]) -> None:
     def hook(wire: Between) -> None:
         in_place_of(lambda asked: body(asked) if "task" in params_of(asked) else None)(wire)
 
-    hook.__name__ = name
-    extended(PARAM)(hook)
+    extended(PARAM)(named(name, hook))
 
 
 TIME = "2026-07-28T10:00:00Z"
@@ -240,8 +237,7 @@ def ending(id: str, name: str, spoil: Spoil, **settings: Any) -> None:
         if (task.get("result") or {}).get("isError"):
             spoil(task)
 
-    change.__name__ = name
-    spoil_tasks(id, "tasks/get", **settings)(change)
+    spoil_tasks(id, "tasks/get", **settings)(named(name, change))
 
 
 FAILED = {"code": -32000, "message": "no film"}
@@ -306,8 +302,7 @@ def at_end(id: str, status: str, name: str, spoil: Spoil, **settings: Any) -> No
         if task["status"] == status:
             spoil(task)
 
-    change.__name__ = name
-    spoil_tasks(id, "tasks/get", **settings)(change)
+    spoil_tasks(id, "tasks/get", **settings)(named(name, change))
 
 
 HAS_ERROR = "tasks-ext.get.failed-has-error"
@@ -389,8 +384,7 @@ def on_keys(name: str, body: Message) -> None:
 
         in_place_of(replies)(wire)
 
-    hook.__name__ = name
-    extended("tasks-ext.update.unknown-keys-ignored")(hook)
+    extended("tasks-ext.update.unknown-keys-ignored")(named(name, hook))
 
 
 on_keys("refuses_keys_that_nobody_asked_for", error(-32602))
@@ -405,8 +399,7 @@ def answering(id: str, name: str, is_meant: Callable[[Message], bool], body: Mes
     def hook(wire: Between) -> None:
         in_place_of(lambda asked: body if is_meant(asked) else None)(wire)
 
-    hook.__name__ = name
-    extended(id)(hook)
+    extended(id)(named(name, hook))
 
 
 def is_unknown(*methods: str) -> Callable[[Message], bool]:
@@ -470,8 +463,7 @@ def declaring(id: str, name: str, spoil: Spoil, **settings: Any) -> None:
     def change(result: dict[str, Any]) -> None:
         spoil(result["capabilities"])
 
-    change.__name__ = name
-    spoiler(id, "server/discover", **settings)(change)
+    spoiler(id, "server/discover", **settings)(named(name, change))
 
 
 OLDER = "tasks-ext.legacy.capabilities-not-advertised"
@@ -509,8 +501,7 @@ def naming(name: str, make: Callable[[int], str]) -> None:
 
         wire.from_server, wire.from_client = from_server, from_client
 
-    hook.__name__ = name
-    extended("tasks-ext.security.entropy")(hook)
+    extended("tasks-ext.security.entropy")(named(name, hook))
 
 
 naming("counts_its_tasks", lambda number: f"task-{number}")

@@ -12,7 +12,7 @@ from accord import Principal
 from accord.auth import Protected, StaticTokens
 from accord.http.rules.sse import encode
 from accord_tools.check.probing.target import ServerTarget
-from check.faults import faults
+from check.faults import faults, named
 from check.mutants.between_http import Asked, Head, Headers, Web, serving
 from check.mutants.foundation import Between, Making, Message, Sent, elsewhere, few, params_of
 from check.mutants.protected import JSON, OTHER, OWN, token_of
@@ -138,8 +138,7 @@ def refusing(id: str, name: str, methods: tuple[str, ...], body: Message, **sett
 
         in_place_of(replies)(wire)
 
-    hook.__name__ = name
-    task_interloper(id, **settings)(hook)
+    task_interloper(id, **settings)(named(name, hook))
 
 
 UNKNOWN = "tasks.errors.unknown-id"
@@ -209,8 +208,7 @@ def listing(id: str, name: str, keep: Keep, *, size: int = 0) -> None:
         made = new_tasks(wire)
         wire.from_client = without_own_cursor
 
-    hook.__name__ = name
-    task_interloper(id)(hook)
+    task_interloper(id)(named(name, hook))
 
 
 def without_own_cursor(message: Message) -> Sent:
@@ -244,8 +242,7 @@ def paging(name: str, follow: Callable[[list[Any]], Message]) -> None:
 
         wire.from_server, wire.from_client = from_server, without_own_cursor
 
-    hook.__name__ = name
-    task_interloper(PAGINATED)(hook)
+    task_interloper(PAGINATED)(named(name, hook))
 
 
 def page(tasks: list[Any]) -> Message:
@@ -394,8 +391,7 @@ def continuing(id: str, name: str, messages: Callable[[Message], list[Message]])
 
         wire.from_server, wire.from_client = from_server, from_client
 
-    hook.__name__ = name
-    task_interloper(id, also=AFTER_END if "progress" in name else {})(hook)
+    task_interloper(id, also=AFTER_END if "progress" in name else {})(named(name, hook))
 
 
 AFTER_END = {"progress.task.stops-at-terminal": "the task had ended"}
@@ -447,8 +443,7 @@ def naming(name: str, make: Callable[[int], str]) -> None:
         numbers = wire.shared.setdefault("numbers", count(7))
         renaming(wire, lambda own, request: make(next(numbers)))
 
-    hook.__name__ = name
-    task_interloper(GUESSED)(hook)
+    task_interloper(GUESSED)(named(name, hook))
 
 
 naming("counts_its_tasks", lambda number: f"task-{number}")
@@ -499,8 +494,7 @@ def served_mutant(
 
     def register(hook: Callable[[Web], None]) -> Callable[[Web], None]:
         making = served(hook, is_guarded=is_guarded)
-        making.__name__ = hook.__name__
-        elsewhere(id, revision=revision, also=also, only=only)(making)
+        elsewhere(id, revision=revision, also=also, only=only)(named(hook.__name__, making))
         return hook
 
     return register
@@ -549,8 +543,7 @@ def foreign(id: str, name: str, *methods: str, **settings: Any) -> None:
 
         web.before = before
 
-    hook.__name__ = name
-    served_mutant(id, is_guarded=True, **settings)(hook)
+    served_mutant(id, is_guarded=True, **settings)(named(name, hook))
 
 
 BOUND, REJECTED = "tasks.security.bound-to-context", "tasks.security.foreign-rejected"
@@ -584,8 +577,7 @@ def listing_all(id: str, name: str, newest: int) -> None:
 
         web.body, web.before = body, before
 
-    hook.__name__ = name
-    served_mutant(id)(hook)
+    served_mutant(id)(named(name, hook))
 
 
 UNIDENTIFIED = "tasks.security.no-list-unidentified"

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from check.faults import named
 from check.mutants.foundation import Between, Message, Sent, params_of, unbreakable
 from check.mutants.tasks import task_interloper
 
@@ -40,8 +41,7 @@ def renaming(name: str, rename: Callable[[Any, str], Any]) -> None:
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    task_interloper("progress.task.same-token", areas=["tasks"])(hook)
+    task_interloper("progress.task.same-token", areas=["tasks"])(named(name, hook))
 
 
 renaming("reports_under_the_id_of_the_task", lambda token, task: task)
@@ -70,8 +70,7 @@ def going_on(name: str, is_meant: Callable[[Message, Message], bool]) -> None:
 
         wire.from_server = from_server
 
-    hook.__name__ = name
-    task_interloper("progress.task.stops-at-terminal", areas=["tasks"])(hook)
+    task_interloper("progress.task.stops-at-terminal", areas=["tasks"])(named(name, hook))
 
 
 def has_ended(task: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from check.faults import named
 from check.mutants.foundation import (
     Between,
     Message,
@@ -386,8 +387,7 @@ def taking(name: str, takes: Callable[[dict[str, Any]], bool]) -> None:
             message["result"] = {"content": [{"type": "text", "text": "done"}], "isError": False}
         return message
 
-    change.__name__ = name
-    mutant("tools.server.validates-inputs")(change)
+    mutant("tools.server.validates-inputs")(named(name, change))
 
 
 taking("does_not_miss_an_argument", lambda arguments: "name" not in arguments)
@@ -432,8 +432,7 @@ def unknown(name: str, result: dict[str, Any], **settings: Any) -> None:
             message["result"] = result
         return message
 
-    change.__name__ = name
-    mutant("practice.tools.unknown-tool-as-result", **settings)(change)
+    mutant("practice.tools.unknown-tool-as-result", **settings)(named(name, change))
 
 
 unknown("does_nothing_for_an_unknown_tool", {"content": [], "isError": False})
@@ -454,8 +453,7 @@ def failing(name: str, code: int) -> None:
             message["error"] = {"code": code, "message": "riddle"}
         return message
 
-    change.__name__ = name
-    mutant("practice.tools.execution-error-as-result")(change)
+    mutant("practice.tools.execution-error-as-result")(named(name, change))
 
 
 failing("answers_a_failed_tool_with_an_error_of_its_own", -32000)
@@ -492,8 +490,7 @@ def refusing(name: str, code: int, is_meant: Callable[[dict[str, Any]], bool]) -
             message["error"] = {"code": code, "message": "invalid arguments"}
         return message
 
-    change.__name__ = name
-    mutant("tools.errors.input-validation-in-result", revision="2025-11-25")(change)
+    mutant("tools.errors.input-validation-in-result", revision="2025-11-25")(named(name, change))
 
 
 refusing("answers_a_missing_argument_with_an_error", -32602, lambda arguments: not arguments)
