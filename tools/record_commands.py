@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from commands.recording import GROUPS, RECORDED, commands, record, serving
+from commands.recording import GROUPS, RECORDED, record, serving
 
 
 def main() -> int:
@@ -30,9 +30,9 @@ def main() -> int:
     folder.mkdir(exist_ok=True, parents=True)
     differs = False
     logging.disable()
-    with commands() as run, serving() as port:
+    with serving() as port:
         for group in options.groups or GROUPS:
-            text = record(group, run, port, is_full=options.full is not None)
+            text = record(group, port, is_full=options.full is not None)
             path = folder / f"{group}.txt"
             earlier = path.read_text() if path.exists() else ""
             differs |= earlier != text

@@ -1,17 +1,15 @@
 """Which tools `accord check server` and `accord test` call, seen from inside the server."""
 
-import atexit
 import json
 import sys
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from accord import Server
 from accord_tools.check.probing.tool_calls import split_name, tool_refusal
-from support.command_line import CommandLine
+from support.command_line import command_line
 from support.http_server import serving
 
 
@@ -49,13 +47,6 @@ COMMANDS = {
     "check": ["check", "server", "--revision", "2025-06-18", "--only", "tools"],
     "test": ["test", "--examples", "2"],
 }
-
-
-@cache
-def command_line():
-    made = CommandLine()
-    atexit.register(made.close)
-    return made
 
 
 def run(command, target, tools=None, log=None, cwd=None):

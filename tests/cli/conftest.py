@@ -8,7 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 import pytest
 
 from cli.servers import GOOD
-from support.command_line import PLAIN, CommandLine
+from support.command_line import PLAIN, command_line
 from support.http_server import bounded
 
 __all__ = ["ACCORD", "PLAIN", "read_terminal"]
@@ -17,20 +17,12 @@ TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "80"}
 ACCORD = [sys.executable, "-m", "accord.cli.main"]
 
 
-@pytest.fixture(scope="session")
-def command_line():
-    """The command line, ready to be forked."""
-    made = CommandLine()
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def accord(command_line):
+def accord():
     """Run a command in its own process; return its output and exit code."""
 
     def run(*args, data=None, cwd=None, **env):
-        return command_line.run(args, data=data, cwd=cwd, env=env)
+        return command_line().run(args, data=data, cwd=cwd, env=env)
 
     return run
 
@@ -57,7 +49,7 @@ def desk(tmp_path_factory):
 
 
 @pytest.fixture
-def converse(command_line):
+def converse():
     """Run a command on a terminal, typing an answer to each prompt; return code and output.
 
     With `is_piped` stdout is not the terminal, and the output is what was written there.
@@ -66,7 +58,7 @@ def converse(command_line):
     def run(*args, typed=(), cwd=None, is_piped=False):
         main_end, terminal = pty.openpty()
         piped, stdout = os.pipe() if is_piped else (None, terminal)
-        wait = command_line.start(args, (terminal, stdout, terminal), cwd=cwd, env=TERMINAL)
+        wait = command_line().start(args, (terminal, stdout, terminal), cwd=cwd, env=TERMINAL)
         for end in {terminal, stdout}:
             os.close(end)
         shown, seen, left = b"", 0, list(typed)
@@ -87,13 +79,13 @@ def converse(command_line):
 
 
 @pytest.fixture
-def on_terminal(command_line):
+def on_terminal():
     """Run a command on a terminal of 80 columns; return its exit code and output."""
 
     def run(*args, **env):
         main_end, terminal = pty.openpty()
         with open(os.devnull, "rb") as nothing:
-            wait = command_line.start(
+            wait = command_line().start(
                 args, (nothing.fileno(), terminal, terminal), env={**TERMINAL, **env}
             )
         os.close(terminal)

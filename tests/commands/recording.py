@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from accord.version import __version__
-from support.command_line import CommandLine, Run
+from support.command_line import Run, command_line
 from support.http_server import bounded
 from support.waiting import LONG, until_sync
 
@@ -38,7 +38,6 @@ GROUPS: Final[dict[str, dict[str, Any]]] = tomllib.loads((HERE / "cases.toml").r
 _LINES: Final = 60
 _SHOWN: Final = 12
 _REPEATED: Final = 4
-_PACKAGES: Final = ("fleet", "hosts", "contract", "diagnosis", "watch")
 _PLAIN: Final = {
     "COLUMNS": "100",
     "LANG": "C.UTF-8",
@@ -94,28 +93,17 @@ class Outcome(NamedTuple):
 
 
 @contextmanager
-def commands() -> Iterator[CommandLine]:
-    """Yield a process that commands are forked from, with everything imported."""
-    kept = {name: value for name, value in os.environ.items() if name.startswith("COV")}
-    made = CommandLine([f"accord_tools.{name}" for name in _PACKAGES], plain={**kept, **_PLAIN})
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-@contextmanager
 def serving() -> Iterator[int]:
     """Yield the port at which the desk answers."""
     with bounded(_desk().asgi()) as port:
         yield port
 
 
-def record(name: str, commands: CommandLine, port: int, *, is_full: bool = False) -> str:
+def record(name: str, port: int, *, is_full: bool = False) -> str:
     """Run the lines of a group, and return the text of its recording."""
     with _place() as root, socket.socket() as closed, ExitStack() as stack:
         closed.bind(("127.0.0.1", 0))  # and no other process can listen there
-        group = _Group(root, GROUPS[name], commands, (port, closed.getsockname()[1]), is_full)
+        group = _Group(root, GROUPS[name], (port, closed.getsockname()[1]), is_full)
         if GROUPS[name].get("is_stored"):
             stack.enter_context(_stored(root / "work"))
         return "\n".join(
@@ -172,11 +160,10 @@ class _Group:
         self,
         root: Path,
         group: dict[str, Any],
-        commands: CommandLine,
         ports: tuple[int, int],
         is_full: bool,
     ) -> None:
-        self._root, self._commands, self._is_full = root, commands, is_full
+        self._root, self._is_full = root, is_full
         self._lines = group["lines"].strip().splitlines()
         self._seen: dict[tuple[str, ...], tuple[str, str]] = {}
         port, closed = ports
@@ -244,7 +231,9 @@ class _Group:
         if "&" in filled:
             at = filled.index("&")
             return self._serve(filled[:at], filled[at + 1], env)
-        return self._commands.run(filled, data=data, cwd=self._work, env=env)
+        kept = {name: value for name, value in os.environ.items() if name.startswith("COV")}
+        plain = {**kept, **_PLAIN}
+        return command_line().run(filled, data=data, cwd=self._work, env=env, plain=plain)
 
     def _serve(self, words: list[str], begun: str, env: dict[str, str]) -> Run:
         """Run a command in a new process until it has printed some text; then end it."""

@@ -7,13 +7,13 @@ import difflib
 
 import pytest
 
-from commands.recording import GROUPS, RECORDED, commands, record, serving, split
+from commands.recording import GROUPS, RECORDED, record, serving, split
 
 
 @pytest.fixture(scope="session")
 def recorder():
-    with commands() as line, serving() as port:
-        yield lambda group: record(group, line, port)
+    with serving() as port:
+        yield lambda group: record(group, port)
 
 
 @pytest.mark.parametrize("group", GROUPS)

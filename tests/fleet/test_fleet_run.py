@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -20,7 +19,7 @@ import pytest
 from accord import Context, Server
 from accord.types import ToolAnnotations
 from accord_tools.fleet.history import open_history
-from support.command_line import CommandLine, Run
+from support.command_line import Run, command_line
 from support.http_server import bounded
 from support.waiting import LONG, until_sync
 
@@ -44,9 +43,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /pro
 class Fleet:
     """A folder with a fleet file; each server has a script of its own."""
 
-    def __init__(self, folder: Path, command_line: CommandLine) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._command_line = command_line
         self.file = folder / "accord-fleet.toml"
         self.file.write_text(HEAD)
         self.env = {
@@ -70,7 +68,7 @@ class Fleet:
 
     def run(self, *words: str, yes: bool = True, **env: str) -> Run:
         args = ["fleet", *words, *(["--yes"] if yes else [])]
-        return self._command_line.run(args, cwd=self.folder, env={**self.env, **env})
+        return command_line().run(args, cwd=self.folder, env={**self.env, **env})
 
     def result(self, *words: str, **env: str) -> dict:
         """Run, and return the JSON report."""
@@ -90,16 +88,9 @@ class Fleet:
         return found
 
 
-@pytest.fixture(scope="module")
-def command_line() -> Iterator[CommandLine]:
-    made = CommandLine()
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def fleet(tmp_path: Path, command_line: CommandLine) -> Fleet:
-    return Fleet(tmp_path, command_line)
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path)
 
 
 def states(report: dict) -> dict[str, str]:
@@ -114,11 +105,9 @@ def by_name(report: dict) -> dict[str, dict]:
 
 
 @pytest.fixture(scope="module")
-def mixed(
-    tmp_path_factory: pytest.TempPathFactory, command_line: CommandLine
-) -> tuple[Fleet, dict]:
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Fleet, dict]:
     """A fleet with servers of many kinds, run once with every form of report."""
-    fleet = Fleet(tmp_path_factory.mktemp("mixed"), command_line)
+    fleet = Fleet(tmp_path_factory.mktemp("mixed"))
     fleet.add("good", "raw", expected='tags = ["a"]\nowner = "team"')
     fleet.add("failing", "failing")
     fleet.add("silent", "silent", expected="time = 4")

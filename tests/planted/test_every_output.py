@@ -21,7 +21,7 @@ from accord.testing import Recording, connected
 from accord_tools.inspector.definition import InspectOptions
 from accord_tools.inspector.inspection import Inspection
 from planted.planted_server import answer
-from support.command_line import CommandLine
+from support.command_line import command_line
 from support.encodings import encodings
 from support.http_server import bounded
 from support.page_client import page_of
@@ -112,9 +112,8 @@ class Handler(BaseHTTPRequestHandler):
 class World:
     """A folder, a server over HTTP, and the command line."""
 
-    def __init__(self, folder: Path, command_line: CommandLine, port: int) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
-        self._command_line = command_line
         self.url = f"http://me:{PASSWORD}@127.0.0.1:{port}/mcp?key={QUERY}"
         self.bare_url = f"http://127.0.0.1:{port}/mcp"
         self.credentials = ["--bearer", BEARER, "--header", f"X-Team-Key: {HEADER}"]
@@ -130,7 +129,7 @@ class World:
     def run(self, *args: object, data: str | None = None, **env: str) -> bytes:
         """Run a command; return what it printed and wrote."""
         before = {path: path.read_bytes() for path in self.files()}
-        done = self._command_line.run(args, data=data, cwd=self.folder, env={**self.home, **env})
+        done = command_line().run(args, data=data, cwd=self.folder, env={**self.home, **env})
         written = [
             content for path in self.files() if (content := path.read_bytes()) != before.get(path)
         ]
@@ -155,13 +154,6 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def command_line() -> Iterator[CommandLine]:
-    made = CommandLine()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def http_port() -> Iterator[int]:
     served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=served.serve_forever, daemon=True)
@@ -173,10 +165,10 @@ def http_port() -> Iterator[int]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, command_line: CommandLine, http_port: int) -> World:
+def world(tmp_path: Path, http_port: int) -> World:
     folder = tmp_path / "work"
     folder.mkdir()
-    return World(folder, command_line, http_port)
+    return World(folder, http_port)
 
 
 # -- tools, each with what it prints and writes
@@ -334,7 +326,7 @@ def written_hosts(world: World) -> bytes:
     words = ["--name", "old", "--env", f"API_KEY={PASSWORD}", "--no-check", "--", *world.stdio]
     shown = []
     for command in (["add", "--literal-secrets", *at, *words], ["hosts", "undo", "--yes"]):
-        done = world._command_line.run(command, cwd=world.folder, env=world.home)
+        done = command_line().run(command, cwd=world.folder, env=world.home)
         shown += [done.stdout.encode(), done.stderr.encode()]
     return b"".join(shown)
 

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pkgutil
+import selectors
 import signal
 import socket
 import subprocess
@@ -19,10 +20,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple, NoReturn
 
 from hypothesis import given, settings, strategies
 from hypothesis.configuration import set_hypothesis_home_dir
+
+import accord
+import accord_tools
 
 # Put in place of the variables of the test run: a terminal's settings would change what is printed.
 PLAIN = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
@@ -41,15 +46,11 @@ class Run(NamedTuple):
 class CommandLine:
     """A process that forks itself for each command."""
 
-    def __init__(
-        self, packages: Sequence[str] = (), *, plain: Mapping[str, str] | None = None
-    ) -> None:
-        """Import further packages at once; commands have the variables `plain`."""
+    def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         self._socket = ours
-        self._plain = PLAIN if plain is None else plain
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.command_line", str(theirs.fileno()), *packages],
+            [sys.executable, "-m", "support.command_line", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             cwd=os.path.dirname(os.path.dirname(__file__)),
@@ -64,12 +65,13 @@ class CommandLine:
         data: str | None = None,
         cwd: object = None,
         env: Mapping[str, str] | None = None,
+        plain: Mapping[str, str] = PLAIN,
     ) -> Run:
-        """Run a command to its end, as `subprocess.run` does."""
+        """Run a command to its end, as `subprocess.run` does; its variables are plain and env."""
         stdin, feed = os.pipe()
         out, stdout = os.pipe()
         err, stderr = os.pipe()
-        wait = self.start(args, (stdin, stdout, stderr), cwd=cwd, env=env)
+        wait = self.start(args, (stdin, stdout, stderr), cwd=cwd, env=env, plain=plain)
         for end in (stdin, stdout, stderr):
             os.close(end)
         printed: dict[int, str] = {}
@@ -83,12 +85,12 @@ class CommandLine:
             reader.join(_SECONDS)
         return Run(code, printed[out], printed[err])
 
-    def start(self, args, files, *, cwd=None, env=None):
+    def start(self, args, files, *, cwd=None, env=None, plain=PLAIN):
         """Start a command on three files; returns the function that waits for its exit code."""
         asked = {
             "args": [str(each) for each in args],
             "cwd": None if cwd is None else str(cwd),
-            "env": {**self._plain, "PYTHONUTF8": "1", **(env or {})},
+            "env": {**plain, "PYTHONUTF8": "1", **(env or {})},
         }
         result, theirs = socket.socketpair()
         text = json.dumps(asked).encode()
@@ -110,6 +112,14 @@ class CommandLine:
         self._process.wait(_SECONDS)
 
 
+@cache
+def command_line() -> CommandLine:
+    """Return the process from which all tests of this process fork their commands."""
+    made = CommandLine()
+    atexit.register(made.close)
+    return made
+
+
 def _drain(end: int, into: dict[int, str]) -> None:
     with os.fdopen(end, encoding="utf-8", errors="backslashreplace", newline=None) as file:
         into[end] = file.read()
@@ -117,38 +127,46 @@ def _drain(end: int, into: dict[int, str]) -> None:
 
 def _serve(requests: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    gc.collect()
-    gc.freeze()  # a collection in a command would copy all pages of this process
-    while True:
-        head, files, _, _ = socket.recv_fds(requests, _HEAD, 4)
-        if not head:
-            return
-        size = int.from_bytes(head, "big")
-        text = b""
-        while len(text) < size:
-            text += requests.recv(size - len(text))
-        if os.fork() == 0:
-            requests.close()
-            _watch(json.loads(text), files)
-        for file in files:
-            os.close(file)
-        # The processes between this one and the commands end at once or soon: none is left unread.
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+    gc.disable()  # a collection in a command, which is short, would copy all pages of this process
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(requests, selectors.EVENT_READ)
+        while True:
+            for key, _ in waiting.select():
+                if key.fileobj is not requests:
+                    waiting.unregister(key.fileobj)
+                    _report(key.fd, *key.data)
+                elif not _launch(requests, waiting):
+                    return
 
 
-def _watch(asked, files) -> NoReturn:
-    """Wait for the command, which is a child of this process, and report its exit code."""
+def _launch(requests: socket.socket, waiting: selectors.BaseSelector) -> bool:
+    """Fork for the next command and wait for its end, too; return whether there was one."""
+    head, files, _, _ = socket.recv_fds(requests, _HEAD, 4)
+    if not head:
+        return False
+    size = int.from_bytes(head, "big")
+    text = b""
+    while len(text) < size:
+        text += requests.recv(size - len(text))
     child = os.fork()
     if child == 0:
+        requests.close()
+        waiting.close()
         os.close(files[3])
-        _run(asked, files)
+        _run(json.loads(text), files)
     for file in files[:3]:
         os.close(file)
+    waiting.register(os.pidfd_open(child), selectors.EVENT_READ, (child, files[3]))
+    return True
+
+
+def _report(ended: int, child: int, result: int) -> None:
+    """Send the exit code of a command that has ended."""
     _, status = os.waitpid(child, 0)
-    os.write(files[3], str(os.waitstatus_to_exitcode(status)).encode())
-    os._exit(0)
+    os.close(ended)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(result, str(os.waitstatus_to_exitcode(status)).encode())
+    os.close(result)
 
 
 def _run(asked, files) -> NoReturn:
@@ -189,20 +207,15 @@ def _run(asked, files) -> NoReturn:
         os._exit(code)
 
 
-def _import(packages: Sequence[str]) -> None:
+def _import() -> None:
     """Import what commands use, so that no run has to."""
-    for name in (
-        *packages,
-        "accord.cli",
-        "accord_tools.check",
-        "accord.testing",
-        "accord.http.client",
-    ):
-        package = importlib.import_module(name)
-        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+    for package in (accord, accord_tools):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
-    for name in ("accord.client", "rich.progress"):
+    for name in accord.__all__:
+        getattr(accord, name)
+    for name in ("encodings.idna", "jinja2", "jsonschema_rs", "rich.progress"):
         importlib.import_module(name)
     _generate_once()
 
@@ -221,5 +234,5 @@ def _generate_once() -> None:
 
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as _requests:
-        _import(sys.argv[2:])
+        _import()
         _serve(_requests)
