@@ -11,21 +11,17 @@ from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.party import Memory
 from accord.protocol.rules.body import (  # noqa: F401
-    elicitation,
     http,
     lifecycle,
     messages,
     meta,
     notifications,
+    offers,
     practice,
-    progress,
-    prompts,
-    resources,
+    questions,
     results,
     rounds,
-    sampling,
     tasks,
-    tools,
 )
 from accord.protocol.rules.body.lifecycle import VERSIONS
 from accord.protocol.rules.body.notifications import LOG_LEVEL, LOGS_REQUESTED, learn_subscriptions

@@ -1,13 +1,12 @@
-"""JSON-RPC: well-formed messages, params, results, batches and error codes.
+"""JSON-RPC itself; progress and cancellation: what both say, and of which requests.
 
 Malformed bytes never become a step: the codec rejects them and names the requirement they break.
-Here every well-formed message counts as a proof of those requirements.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from accord.protocol.conversation import Conversation
-from accord.protocol.exchange import Step
+from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import (
     FAULT,
     INTERNAL_ERROR,
@@ -19,9 +18,11 @@ from accord.protocol.jsonrpc import (
     REQUEST,
     RESULT,
 )
-from accord.protocol.revisions import REQUESTS
+from accord.protocol.party import Bounded
+from accord.protocol.revisions import KNOWN, REQUESTS
 from accord.protocol.rules._rule import (
     REPLIES,
+    Breach,
     Outcome,
     check,
     holds,
@@ -30,9 +31,23 @@ from accord.protocol.rules._rule import (
     requests,
     results,
 )
-from accord.protocol.rules.values import describe, memory_of
+from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
+from accord.protocol.rules.shapes import shapes
+from accord.protocol.rules.state import TASK_TOKENS
+from accord.protocol.rules.values import (
+    as_id,
+    as_object,
+    crosses,
+    describe,
+    is_number,
+    memory_of,
+    request_params,
+)
 from accord.protocol.verdict import plain_messages
-from accord.protocol.violation import CLIENT, SERVER
+from accord.protocol.violation import CLIENT, OTHER, SERVER, WARN, Party
+from accord.types._base import ProgressToken, RequestId
+
+# -- messages
 
 _BATCH: Final = "jsonrpc.batch.send-optional"
 
@@ -147,3 +162,253 @@ def own_code_is_outside_the_reserved_range(step: Step, conversation: Conversatio
     if code in _STANDARD or code in _SPECIFICATION or code in _LEGACY:
         return None
     return code not in _JSON_RPC or f"sends error code {code}, from the range reserved by JSON-RPC"
+
+
+# -- progress
+
+_PROGRESS: Final = "notifications/progress"
+_REPORTS: Final = notifications(_PROGRESS)
+_COMPLETION: Final = "progress.stops-after-completion"
+_TASK_END: Final = "progress.task.stops-at-terminal"
+_TASK_REPORTS: Final = ("tasks/get", "tasks/cancel", "tasks/result", "notifications/tasks/status")
+
+# Tokens by task id, and task ids by asker and token.
+_TaskTokens: TypeAlias = dict[str | tuple[Party, ProgressToken], ProgressToken | str | None]
+
+shapes(requests(), {"progress.token.type": "_meta.progressToken?: id"})
+shapes(
+    _REPORTS,
+    {
+        "progress.token.type": "progressToken?: id",
+        "progress.notification.token": "body: {progressToken: any}",
+        "progress.notification.progress": "progress: number",
+        "progress.notification.total": "total?: number",
+        "progress.notification.message": "message?: string",
+    },
+)
+
+
+@check("progress.token.in-meta", requests(), at="progressToken")
+def token_is_in_meta(step: Step, conversation: Conversation) -> Outcome:
+    if step.name in REQUESTS and "progressToken" in as_object(step.body):
+        return f"sends {step.name} with progressToken in params, expected it in params._meta"
+    return True if "progressToken" in meta_of(step.body) else None
+
+
+@check("progress.notification.method-name", notifications(), at="/method")
+def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
+    if step.name == _PROGRESS:
+        return True
+    if step.name not in KNOWN and "progressToken" in as_object(step.body):
+        return f"reports progress with {step.name[:60]!r}; the method is {_PROGRESS}"
+    return None
+
+
+holds(notifications(_PROGRESS, by=SERVER), "progress.server-only")
+
+
+@check("progress.server-only", notifications(_PROGRESS, by=CLIENT), at="/method")
+def client_does_not_report_progress(step: Step, conversation: Conversation) -> Outcome:
+    return f"sends {_PROGRESS}; only servers do"
+
+
+# -- the end of reports
+
+
+@check(_COMPLETION, _REPORTS, at="progress")
+def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outcome:
+    # Progress after the answer breaks progress.notification.active-only; before it, a report may
+    # already have reached its total. A total may be an estimate, so this is only a warning.
+    exchange, facts = step.exchange, memory_of(conversation).facts
+    if exchange is None:
+        return None
+    done: Bounded[object, Exchange] = facts.setdefault(_COMPLETION, Bounded())
+    key = exchange.sender, exchange.token
+    if done.get(key) is exchange:
+        return Breach(f"reports progress on {exchange.token!r} after its total", severity=WARN)
+    report = as_object(step.body)
+    has_numbers = is_number(report.get("progress")) and is_number(report.get("total"))
+    if has_numbers and report["progress"] >= report["total"]:
+        done[key] = exchange
+    return True
+
+
+# -- progress of tasks
+
+
+@check(TASK_TOKENS, results(TASK_REQUESTS))
+def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
+    task = as_object(step.body).get("task")
+    if step.exchange is None or not isinstance(task, dict):
+        return None
+    id = task.get("taskId")
+    token, tokens = step.exchange.token, _task_tokens(conversation)
+    if isinstance(id, str):
+        tokens[id] = token
+    if token is not None:
+        # The token stays in use even if the task has no valid id.
+        tokens[OTHER[step.sender], token] = id if isinstance(id, str) else ""
+    return None
+
+
+@check(TASK_TOKENS, _REPORTS, at="progressToken")
+def task_reports_under_its_token(step: Step, conversation: Conversation) -> Outcome:
+    tokens = _task_tokens(conversation)
+    id, token = _task_id(step, conversation), as_id(as_object(step.body).get("progressToken"))
+    if id is None or id not in tokens or token is None:
+        return None
+    if tokens[id] == token and isinstance(tokens[id], str) is isinstance(token, str):
+        return True
+    return f"reports progress of task {id[:40]} under {token!r}, not under the token of its request"
+
+
+@check(_TASK_END, messages((RESULT, NOTIFICATION), _TASK_REPORTS))
+def note_end_of_task(step: Step, conversation: Conversation) -> Outcome:
+    body = as_object(step.body)
+    id = (request_params(step) if step.kind == RESULT else body).get("taskId")
+    status = body.get("status")
+    is_over = step.name == "tasks/result" or (isinstance(status, str) and status in TERMINAL)
+    if isinstance(id, str) and is_over:
+        memory_of(conversation).facts.setdefault(_TASK_END, Bounded())[id] = None
+    return None
+
+
+@check(_TASK_END, _REPORTS, at="progressToken")
+def task_reports_until_it_ends(step: Step, conversation: Conversation) -> Outcome:
+    id = _task_id(step, conversation)
+    if id is None or id not in _task_tokens(conversation):
+        return None
+    if id in memory_of(conversation).facts.get(_TASK_END, ()):
+        return f"reports progress of task {id[:40]}, which has ended"
+    return True
+
+
+def _task_tokens(conversation: Conversation) -> _TaskTokens:
+    tokens: _TaskTokens = memory_of(conversation).facts.setdefault(TASK_TOKENS, Bounded())
+    return tokens
+
+
+def _task_id(step: Step, conversation: Conversation) -> str | None:
+    """Return the task that a report names, else the one whose request had its token."""
+    id: object = as_object(meta_of(step.body).get(RELATED)).get("taskId")
+    token = as_id(as_object(step.body).get("progressToken"))
+    if id is None and step.exchange is None and token is not None:
+        id = _task_tokens(conversation).get((OTHER[step.sender], token))
+    return id if isinstance(id, str) else None
+
+
+# -- cancellation
+
+_CANCELLED: Final = "notifications/cancelled"
+_PENDING: Final = "cancellation.names-own-pending"
+_NOT_FOR_TASKS: Final = "cancellation.not-for-tasks-2025"
+_WRONG_NAMES: Final = (
+    *("$/cancelRequest", "cancel", "canceled", "cancelled", "request/cancel"),
+    *("notifications/cancel", "notifications/canceled", "notifications/cancelRequest"),
+)
+
+# For this many seconds an answer and a cancellation may cross on the wire.
+_CROSSING_SECONDS: Final = 5.0
+
+shapes(
+    notifications(_CANCELLED),
+    {
+        "cancellation.request-id.present": "body: {requestId: id}",
+        "cancellation.request-id-required": "body: {requestId: id}",
+        "cancellation.reason.optional": "reason?: string",
+    },
+)
+
+
+@check("cancellation.notification.either-party", notifications(), at="/method")
+def cancellation_has_its_name(step: Step, conversation: Conversation) -> Outcome:
+    if step.name == _CANCELLED:
+        return True
+    if step.name in _WRONG_NAMES:
+        return f"cancels with {step.name}; the method is {_CANCELLED}"
+    return None
+
+
+def _cancelled_id(step: Step) -> RequestId | None:
+    return as_id(as_object(step.body).get("requestId"))
+
+
+# -- servers without requests cancel listen requests of the client
+
+
+def _client_exchange(step: Step, conversation: Conversation) -> Exchange | None:
+    id, client = _cancelled_id(step), conversation.client
+    return None if id is None else client.open.get(id) or client.cancelled.get(id)
+
+
+@check("cancellation.server-only-for-listen", notifications(_CANCELLED, by=SERVER), at="requestId")
+def server_cancels_only_listen_requests(step: Step, conversation: Conversation) -> Outcome:
+    exchange = _client_exchange(step, conversation)
+    if exchange is None:
+        return None
+    return exchange.is_lasting or (
+        f"cancels {exchange.name} (id {exchange.id!r}), which is not a listen request"
+    )
+
+
+@check("cancellation.server-names-listen", notifications(_CANCELLED, by=SERVER), at="requestId")
+def server_names_a_listen_request(step: Step, conversation: Conversation) -> Outcome:
+    id, client = _cancelled_id(step), conversation.client
+    exchange = _client_exchange(step, conversation)
+    if exchange is not None:
+        return True if exchange.is_lasting else None
+    if id is None or client.used is None or id in client.used:
+        # It was answered a moment ago; its method is no longer remembered.
+        return None
+    return f"cancels id {id!r}, which is not a request of the client"
+
+
+# -- only pending requests
+
+
+@check(_PENDING, messages(REPLIES, by=SERVER))
+def note_answer(step: Step, conversation: Conversation) -> Outcome:
+    now = step.record.t if step.record else None
+    if now is not None and step.id is not None:
+        memory_of(conversation).facts.setdefault(_PENDING, Bounded())[step.id] = now
+    return None
+
+
+@check(_PENDING, notifications(_CANCELLED, by=CLIENT), at="requestId")
+def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> Outcome:
+    id, facts = _cancelled_id(step), memory_of(conversation).facts
+    ends: Bounded[RequestId, float | None] = facts.setdefault(_PENDING, Bounded())
+    if id is None:
+        return None
+    if step.exchange is not None:
+        # None is an end by cancellation, a number is the time of the answer.
+        ends[id] = None
+        return True
+    if id not in ends:
+        return None
+    answered = ends[id]
+    if answered is None:
+        return f"cancels id {id!r} a second time"
+    now = step.record.t if step.record else None
+    if now is not None and now - answered > _CROSSING_SECONDS:
+        return f"cancels id {id!r}, which was answered {now - answered:.0f} s before"
+    return None
+
+
+# -- tasks are cancelled with tasks/cancel
+
+
+holds(requests("tasks/cancel"), _NOT_FOR_TASKS)
+
+
+@check(_NOT_FOR_TASKS, notifications(_CANCELLED), at="requestId")
+def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
+    # Before its task is known a request can be cancelled in no other way.
+    id = _cancelled_id(step)
+    for task in memory_of(conversation).tasks.values():
+        request = task.request
+        is_own = request is not None and (request.sender, request.id) == (step.sender, id)
+        if request is not None and is_own and not crosses(step, task.since):
+            name = f"{request.name} (id {id!r})"
+            return f"cancels {name} with {_CANCELLED}; it is a task: use tasks/cancel"
+    return None

@@ -6,7 +6,7 @@ from typing import Final
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.rules._rule import Findings, Outcome, breach_at, check, results
-from accord.protocol.rules.body.resources import has_custom_scheme
+from accord.protocol.rules.body.offers import has_custom_scheme
 from accord.protocol.rules.values import (
     as_object,
     complete_result,

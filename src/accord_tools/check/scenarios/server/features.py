@@ -11,7 +11,7 @@ from accord.protocol import uri_template
 from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
-from accord.protocol.rules.body.resources import CROSSING
+from accord.protocol.rules.body.offers import CROSSING
 from accord.types import JsonObject
 from accord_tools.check.probing.messages import Reply
 from accord_tools.check.probing.probe import Probe
