@@ -2,8 +2,9 @@
 
 A fault is a small function. With `@mutant` it sees every message of the server, together with the
 request that this answers, and returns what is sent instead; with `@interloper` it sits between
-client and server and hooks into both ways. What no mutant can break is named with `unbreakable`,
-what cannot be broken in three different ways with `few`.
+client and server and hooks into both ways. Where it is one value or one expression, it is a row of
+a table: `wrong`, or `faults` with its name as the keyword. What no mutant can break is named with
+`unbreakable`, what cannot be broken in three different ways with `few`.
 """
 
 import asyncio
