@@ -9,6 +9,7 @@ and never makes a wrong one.
 import math
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from accord.json_schema.reader import (
@@ -154,9 +155,10 @@ def _object(
     least = min(number_at(schema, "minProperties") or 0, _MOST_ITEMS)
     others = [] if schema.get("additionalProperties") is False else range(_MOST_ITEMS)
     names = schema.get("propertyNames", {"pattern": "^member[0-9]$"})
-    for name in [*properties, *(sample(names, root=root, turn=each) for each in others)]:
-        if len(made) < least:
-            add(str(name))
+    for name in chain(properties, (sample(names, root=root, turn=each) for each in others)):
+        if len(made) >= least:
+            break
+        add(str(name))
     return made
 
 

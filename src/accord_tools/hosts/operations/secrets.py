@@ -90,6 +90,8 @@ def _forms_in(document: Document, keys: KeyPath, secret: str) -> Iterator[str]:
         yield from secret.split()
         return
     lines = document.text[slice(*span)].splitlines()
+    if any(secret in line for line in lines):
+        return
     hide = SecretFilter([secret]).hide
     if all(hide(line, may_be_cut=False) == line for line in lines):
         yield from (line.strip().strip("\"'|>\\ ") for line in lines)
