@@ -1,6 +1,8 @@
 """Questions of tasks, and tasks that several processes share."""
 
 import asyncio
+import gc
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -193,3 +195,19 @@ async def test_another_process_waits_for_a_task_and_cancels_one(path: Path) -> N
             await asyncio.sleep(0.01)
     await ours.close()
     await theirs.close()
+
+
+@on_a_loop
+async def test_what_is_cancelled_while_it_waits_for_the_file_is_never_begun(path: Path) -> None:
+    ours = store(path)
+    await ours.get("none")
+    busy = threading.Event()
+    ours._thread.submit(busy.wait)
+    waiting = asyncio.ensure_future(ours.get("none"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    busy.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    gc.collect()  # a coroutine that was made and not begun is reported here
+    await ours.close()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from hashlib import sha256
 from importlib import import_module
 from itertools import islice
@@ -355,8 +355,9 @@ def _in_thread(
 
     @wraps(operation)
     async def call(self: "SqliteTaskStore", /, *args: P.args, **keywords: P.kwargs) -> Value:
-        work = operation(self._tasks, *args, **keywords)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
+        # Made in the thread: what is cancelled while it waits for its turn is never begun.
+        begin = partial(operation, self._tasks, *args, **keywords)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, begin)
 
     return call
 
@@ -411,16 +412,13 @@ class SqliteTaskStore:
 
         await asyncio.get_running_loop().run_in_executor(self._thread, close)
 
-    def _run(self, work: Coroutine[Any, Any, Value]) -> Value:
-        try:
-            if not self._is_open:
-                run_without_loop(self._backend.open())
-                self._backend.migrate(".before-0.3", self._take_over)
-                self._is_open = True
-            with self._backend.transaction():
-                return run_without_loop(work)
-        finally:
-            work.close()  # it may not have begun
+    def _run(self, begin: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
+        if not self._is_open:
+            run_without_loop(self._backend.open())
+            self._backend.migrate(".before-0.3", self._take_over)
+            self._is_open = True
+        with self._backend.transaction():
+            return run_without_loop(begin())
 
     def _take_over(self, read: Callable[..., list[Any]]) -> None:
         """Add the tasks of a file of version 0.2, in which each was a row."""
