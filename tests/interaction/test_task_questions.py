@@ -198,7 +198,7 @@ async def test_another_process_waits_for_a_task_and_cancels_one(path: Path) -> N
 
 
 @on_a_loop
-async def test_what_is_cancelled_while_it_waits_for_the_file_is_never_begun(path: Path) -> None:
+async def test_cancelling_work_that_waits_for_the_file_keeps_it_from_beginning(path: Path) -> None:
     ours = store(path)
     await ours.get("none")
     busy = threading.Event()
