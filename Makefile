@@ -22,8 +22,8 @@ WIRE := $(filter-out tests/stdio/test_lines.py,$(wildcard tests/stdio/test_*.py 
 TOOL_COMMANDS := $(addprefix tests/cli/test_,$(addsuffix .py,action advice beginner_mistakes bundle check check_server doctor doctor_launch \
 	entries exec failing_lists host_config inspect lock reporting requirements test))
 USERS := $(addprefix tests/,client testing examples commands) $(filter-out $(TOOL_COMMANDS),$(wildcard tests/cli/test_*.py))
-JUDGE := tests/check
-FLEET := $(addprefix tests/,fleet hosts inspector) $(TOOL_COMMANDS)
+JUDGE := $(addprefix tests/,check reports)
+FLEET := $(addprefix tests/,fleet hosts inspector planted) $(TOOL_COMMANDS)
 SCALE := tests/scale
 LIBRARY := $(PURE) $(ENDS) $(WIRE) $(USERS)
 TOOLS := $(JUDGE) $(FLEET)

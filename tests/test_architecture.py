@@ -465,3 +465,11 @@ def test_the_tools_import_nothing_of_the_library_with_an_underscore():
         if not path.endswith("__")
     }
     assert found == set()
+
+
+def test_every_folder_of_tests_is_in_a_group_of_the_makefile():
+    root = Path(__file__).parent
+    lines = (root.parent / "Makefile").read_text().splitlines()
+    groups = " ".join(line for line in lines if re.match(r"[A-Z]+ := ", line))
+    folders = {path.relative_to(root).parts[0] for path in root.glob("*/**/test_*.py")}
+    assert {each for each in folders if not re.search(rf"\b{each}\b", groups)} == set()
