@@ -63,6 +63,9 @@ _PATTERNS: Final = [
         (r"\b[0-9a-f]{32}\b", "{digest}"),
         (r"\"(cache_key|file_digest)\": ?\"[0-9a-f]*\"", r'"\1": "{digest}"'),
         (r"^checking \d+ %.*\n", ""),
+        # Where this checkout is does not matter.
+        (r"^ *\{accord\}\S* is in a folder for temporary files, and may be deleted\n", ""),
+        (r"\S+ is in a folder for temporary files", "{path} is in a folder for temporary files"),
         (r" at \S+/src/\S+\.py:\d+", " at {place}"),
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "{uuid}"),
         (r"\b\d+(\.\d+)? ?ms\b|\b\d+\.\d+ ?s\b|\b\d+\.\d+ seconds", "{duration}"),
