@@ -7,6 +7,7 @@ import tomllib
 import pytest
 from sessions import HERE, QUIET, SERVERS
 
+from accord.client import ServerSpec
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.server_check import ServerPlan, check_server
 
@@ -23,7 +24,9 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_what_was_reviewed_fails(name: str) -> None:
-    subject = ServerTarget(name=name, command=SERVERS[name], env={**os.environ, **QUIET}, leaving=5)
+    env = {**os.environ, **QUIET}
+    spec = ServerSpec(name=name, command=tuple(SERVERS[name]), env=env)
+    subject = ServerTarget(spec=spec, leaving=5)
 
     async def run() -> dict[str, str]:
         async with asyncio.timeout(170):

@@ -12,7 +12,7 @@ from browser import Chromium
 from inspector_pages import InspectorPage, open_inspector
 
 from accord.auth import MemoryStore, OAuth
-from accord_tools.inspector.definition import InspectTarget
+from accord.client import ServerSpec
 from accord_tools.inspector.inspection import Inspection
 from accord_tools.inspector.web.serving import serve_inspection
 
@@ -40,7 +40,7 @@ async def inspected_server(
         sys.path.remove(str(TESTS))
     async with scripted(**behaviour) as script:
         inspection = Inspection()
-        inspection.add(InspectTarget(title="protected", url=script.url, auth=auth))
+        inspection.add(ServerSpec(name="protected", url=script.url, auth=auth))
         async with serve_inspection(inspection) as url:
             page = await open_inspector(chromium, url, width=width)
             await page.page.run("location.hash = '#/t/0/authorization'")
