@@ -141,9 +141,9 @@ async def serve(server: "ServerCore", transport: str, options: "ListenSettings")
         if transport == "stdio":
             await _serve_stdio_as_guest(server, grace=grace)
             return
-        address = ListenAddress.take(options)
         if options.pop("workers", 1) != 1:
             raise ValueError("workers: a loop that is running cannot be forked; use server.run()")
+        address = ListenAddress.take(options)
         app = build_app(server, options)
         serve_in_loop, tls = http_server().serve_in_loop, address.load_tls()
         sockets = address.open_sockets()
