@@ -56,7 +56,7 @@ class RunSettings(ListenSettings, total=False):
 SETTINGS: Final = {name: each for name, each in settings_of(RunSettings).items() if each.option}
 """Those that are options."""
 DEFAULTS: Final[RunSettings] = {
-    **{name: each.default for name, each in SETTINGS.items()},  # type: ignore[typeddict-item]
+    **{name: each.default for name, each in SETTINGS.items()},  # type: ignore[typeddict-item]  # names of the table
     "transport": "stdio",
     "grace": GRACE,
     "has_store_variable": False,
